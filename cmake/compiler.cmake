@@ -1,0 +1,20 @@
+# Warnings are errors; one set of flags for all targets. No -march: one binary serves every CPU, SIMD is chosen at
+# run time. -ffp-contract=off: a fused multiply-add only where the code says so, so that bits do not depend on the
+# optimizer's mood. -fno-math-errno: lets loops with sqrt vectorise.
+add_library(zeno_flags INTERFACE)
+target_include_directories(zeno_flags INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_options(zeno_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror
+                                            -fno-math-errno -ffp-contract=off)
+if(ZENO_SANITIZE)
+  target_compile_options(zeno_flags INTERFACE -fsanitize=${ZENO_SANITIZE} -fno-omit-frame-pointer -g1)
+  target_link_options(zeno_flags INTERFACE -fsanitize=${ZENO_SANITIZE})
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+find_program(MOLD mold)
+if(MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()

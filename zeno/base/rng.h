@@ -1,0 +1,36 @@
+// Randomness as a function: the same (seed, stream, index) gives the same number on every rank, at every world
+// size and after every restart, so there is no generator state to save or to lose.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+
+namespace zeno {
+
+// Finaliser of splitmix64: a bijection of 64 bits with full avalanche.
+constexpr uint64_t mix64(uint64_t x) {
+  x += 0x9e3779b97f4a7c15ull;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+  return x ^ (x >> 31);
+}
+
+constexpr uint64_t random_bits(uint64_t seed, uint64_t stream, uint64_t index) {
+  return mix64(mix64(mix64(seed) ^ stream) ^ index);
+}
+
+// Uniform in [0, 1) with 24 random bits: exact in float.
+constexpr float random_uniform(uint64_t seed, uint64_t stream, uint64_t index) {
+  return float(random_bits(seed, stream, index) >> 40) * 0x1p-24f;
+}
+
+// Standard normal by Box–Muller in double.
+inline double random_normal(uint64_t seed, uint64_t stream, uint64_t index) {
+  const uint64_t bits = random_bits(seed, stream, index);
+  const double u = (double(bits >> 32) + 1.0) * 0x1p-32;
+  const double v = double(bits & 0xffffffffu) * 0x1p-32;
+  return std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * v);
+}
+
+}  // namespace zeno

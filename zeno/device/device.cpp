@@ -1,0 +1,34 @@
+#include "zeno/device/device.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+
+namespace zeno {
+
+int available_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return std::max(1, int(sysconf(_SC_NPROCESSORS_ONLN)));
+  return std::max(1, CPU_COUNT(&set));
+}
+
+size_t available_host_memory() {
+  std::ifstream file("/proc/meminfo");
+  std::string key, unit;
+  size_t kib = 0;
+  while (file >> key >> kib) {
+    if (key == "MemAvailable:") return kib * 1024;
+    std::getline(file, unit);
+  }
+  return size_t(sysconf(_SC_PHYS_PAGES)) * size_t(sysconf(_SC_PAGESIZE));
+}
+
+std::string describe(Device device) {
+  if (device.kind == Device::Kind::cuda) return "cuda:" + std::to_string(device.index);
+  return "cpu (" + std::to_string(available_cores()) + " cores)";
+}
+
+}  // namespace zeno

@@ -1,0 +1,22 @@
+// Where work runs. A Device is a small value; the CPU is a device like any other.
+#pragma once
+
+#include <string>
+
+namespace zeno {
+
+struct Device {
+  enum class Kind { cpu, cuda };
+  Kind kind = Kind::cpu;
+  int index = 0;
+
+  bool operator==(const Device&) const = default;
+};
+
+// Cores this process may use (its affinity mask), at least 1.
+int available_cores();
+// Bytes of memory the machine has available now.
+size_t available_host_memory();
+std::string describe(Device device);
+
+}  // namespace zeno

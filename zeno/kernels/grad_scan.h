@@ -1,0 +1,24 @@
+// One pass over gradients: the sum of squares for the global norm and the search for inf and NaN.
+// The sum is taken over blocks of kNormBlock elements (fixed order inside), and blocks are added exactly, so the
+// result does not depend on how a tensor is cut into shards as long as cuts fall on multiples of kNormBlock.
+#pragma once
+
+#include <cstdint>
+
+#include "zeno/device/stream.h"
+#include "zeno/kernels/exact_sum.h"
+#include "zeno/tensor/tensor.h"
+
+namespace zeno {
+
+inline constexpr int64_t kNormBlock = 64;
+
+struct GradScan {
+  ExactSum squares;
+  int64_t nonfinite = 0;  // elements that are inf or NaN (they are left out of `squares`)
+};
+
+// Adds the scan of `grad` (flat, fp32/bf16/fp16) to *result, which lives until the stream has passed.
+void grad_scan(StreamRef stream, Tensor grad, GradScan* result);
+
+}  // namespace zeno

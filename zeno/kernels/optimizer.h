@@ -1,0 +1,35 @@
+// Fused optimizer updates over flat shards: one pass reads gradient, master and moments, and writes master, moments
+// and the compute-precision copy. Element-wise, so any cut of the shard gives the same bits.
+#pragma once
+
+#include "zeno/device/stream.h"
+#include "zeno/tensor/tensor.h"
+
+namespace zeno {
+
+struct OptimizerHyper {
+  enum class Kind { adamw, adam, sgd, lion };   // adam: L2 decay added to the gradient
+  Kind kind = Kind::adamw;
+  float lr = 1e-3f;
+  float beta1 = 0.9f, beta2 = 0.999f;
+  float eps = 1e-8f;
+  float weight_decay = 0;
+  float momentum = 0;           // sgd
+  bool bias_correction = true;  // adam, adamw
+  int64_t step = 1;             // 1-based, the same for all parts of a step
+};
+
+struct OptimizerUpdate {
+  OptimizerHyper hyper;
+  Tensor grad;     // flat [1, n], fp32/bf16/fp16
+  Tensor master;   // fp32 [1, n]
+  Tensor m, v;     // fp32 [1, n]; v: adam/adamw only; m: empty for sgd without momentum
+  Tensor param;    // optional [1, n] copy in the compute dtype; may be empty when masters are the parameters
+  // Multiplies every gradient: 1 / (loss scale · clip). Read when the kernel runs, so it may be computed by earlier
+  // work on the stream; 0 means: skip the update (overflow) and leave everything untouched.
+  const float* grad_factor = nullptr;
+};
+
+void optimizer_update(StreamRef stream, const OptimizerUpdate& op);
+
+}  // namespace zeno

@@ -1,0 +1,147 @@
+// A layer computes, and owns no memory: it declares its parameters and the bytes it needs, and is handed views.
+// The engine (zero/) decides where parameters, gradients and saved activations live, when they exist, and in which
+// order layers and micro-batches run.
+//
+// Legend: B sequences of T tokens are one micro-batch, R = B·T rows, C = hidden size. Activations that pass between
+// layers are [R, C] in the compute dtype.
+//
+// A model is a list: the first layer turns tokens into activations, the middle ones map [R, C] to [R, C], the last
+// one is the loss. Layers must be deterministic: running forward again gives the same bits (recompute relies on it).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "zeno/device/stream.h"
+#include "zeno/tensor/tensor.h"
+
+namespace zeno::nn {
+
+// How a tensor gets its first values when no checkpoint provides them.
+struct Init {
+  enum class Kind { zeros, ones, normal };
+  Kind kind = Kind::normal;
+  float stddev = 0.02f;
+};
+
+// Where (part of) a parameter is stored in a Hugging Face folder: rows [row, row + rows) of ours are the tensor
+// `name`; transposed when the file keeps [in, out] (GPT-2's Conv1D).
+struct FileSlice {
+  std::string name;
+  int64_t row = 0, rows = 0;
+  bool transposed = false;
+};
+
+struct Parameter {
+  std::string name;            // ours, unique in the model: "blocks.3.attn.qkv.weight"
+  int64_t rows = 1, cols = 0;  // vectors are [1, n]
+  bool decay = true;           // weight decay applies (matrices), or not (norms, biases)
+  bool trainable = true;
+  bool sparse_rows = false;    // gradient touches few rows (untied token embedding)
+  Init init;
+  std::vector<FileSlice> files;
+
+  int64_t count() const { return rows * cols; }
+};
+
+struct BatchShape {
+  int64_t batch = 0, seq = 0;  // B, T
+  int64_t rows() const { return batch * seq; }
+};
+
+// The tokens of one micro-batch, on the device.
+struct Batch {
+  BatchShape shape;
+  Tensor tokens;     // i32 [1, R]
+  Tensor targets;    // i32 [1, R]; -1 = ignored
+  Tensor positions;  // i32 [1, R]
+  Tensor doc_start;  // i32 [1, R] (see AttentionForward); empty view: one document per sequence
+  // Rows with a target, in order: i32 [1, ≤ R], and how many there are. Known on the host before the step.
+  Tensor valid_rows;
+  int64_t valid_count = 0;
+};
+
+// What forward keeps for backward. none: everything it needs; selective: recomputes cheap element-wise results;
+// full: only the layer's input, the whole forward runs again.
+enum class Recompute { none, selective, full };
+
+struct LayerSizes {
+  size_t saved = 0;      // bytes kept from forward to backward
+  size_t workspace = 0;  // bytes of scratch during forward or backward
+};
+
+// Views handed to a layer, in the order of parameters(). Gradients are fp32 (or the accumulation dtype) and are
+// added to; an empty view means frozen: skip it.
+struct ForwardArgs {
+  StreamRef stream;
+  const Batch& batch;
+  std::span<const Tensor> params;
+  Tensor x;          // input [R, C]; empty for the first layer
+  Tensor y;          // output [R, C], written
+  Tensor saved;      // u8, LayerSizes::saved bytes; empty when nothing has to be kept (evaluation)
+  Tensor workspace;  // u8
+};
+
+struct BackwardArgs {
+  StreamRef stream;
+  const Batch& batch;
+  std::span<const Tensor> params;
+  std::span<const Tensor> grads;
+  Tensor x;          // input of forward [R, C]
+  Tensor dy;         // [R, C]; may be overwritten
+  Tensor dx;         // [R, C], written; may be dy; empty for the first layer
+  Tensor saved, workspace;
+};
+
+class Layer {
+ public:
+  virtual ~Layer() = default;
+  virtual std::string name() const = 0;
+  virtual std::vector<Parameter> parameters() const = 0;
+  virtual LayerSizes sizes(BatchShape shape, DType compute, Recompute recompute) const = 0;
+  virtual void forward(const ForwardArgs& args, Recompute recompute) const = 0;
+  // `recompute` is what forward was run with to fill `saved` (never full: then the engine has run forward again).
+  virtual void backward(const BackwardArgs& args, Recompute recompute) const = 0;
+  // Floating-point operations of one forward over `shape` (backward is taken as twice that).
+  virtual double forward_flops(BatchShape shape) const = 0;
+  // Does backward read the parameters? (An embedding's does not: the engine then gathers nothing.)
+  virtual bool backward_needs_params() const { return true; }
+};
+
+// The last layer: loss and, in the same pass, the gradient of its input and parameters, so that logits exist one
+// chunk at a time and only once.
+struct LossArgs {
+  StreamRef stream;
+  const Batch& batch;
+  std::span<const Tensor> params;
+  std::span<const Tensor> grads;  // empty span: evaluation, loss only
+  Tensor x;                       // [R, C]
+  Tensor dx;                      // [R, C], written; may be x; empty in evaluation
+  Tensor losses;                  // f32 [1, R], one per valid row, written
+  Tensor hits;                    // i32 [1, R], evaluation only, optional
+  float grad_scale = 1;           // loss scale / valid tokens of the whole global batch
+  Tensor workspace;               // u8
+};
+
+class LossLayer {
+ public:
+  virtual ~LossLayer() = default;
+  virtual std::string name() const = 0;
+  virtual std::vector<Parameter> parameters() const = 0;
+  virtual size_t workspace(BatchShape shape, DType compute) const = 0;
+  virtual void run(const LossArgs& args) const = 0;
+  virtual double forward_flops(BatchShape shape) const = 0;
+};
+
+// A whole model. A name that occurs in two layers is one tied parameter (same shape), owned by the first.
+struct LayerList {
+  int64_t hidden = 0;  // C
+  int64_t vocab = 0;
+  std::vector<std::unique_ptr<Layer>> layers;
+  std::unique_ptr<LossLayer> loss;
+};
+
+}  // namespace zeno::nn
