@@ -4,6 +4,7 @@
 add_library(zeno_flags INTERFACE)
 target_include_directories(zeno_flags INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(zeno_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror
+                                            -Wno-missing-field-initializers
                                             -fno-math-errno -ffp-contract=off)
 if(ZENO_SANITIZE)
   target_compile_options(zeno_flags INTERFACE -fsanitize=${ZENO_SANITIZE} -fno-omit-frame-pointer -g1)

@@ -1,5 +1,5 @@
-// Element types of tensors and of communication, and the one helper that turns a run-time type into a template
-// argument.
+// Element types of tensors and of communication, and the one helper that turns a run-time type into a
+// template argument.
 #pragma once
 
 #include <cstddef>
@@ -18,11 +18,15 @@ enum class DType : uint8_t { f32, bf16, f16, i32, i64, u8 };
 constexpr size_t size_of(DType dtype) {
   switch (dtype) {
     case DType::f32:
-    case DType::i32: return 4;
+    case DType::i32:
+      return 4;
     case DType::bf16:
-    case DType::f16: return 2;
-    case DType::i64: return 8;
-    case DType::u8: return 1;
+    case DType::f16:
+      return 2;
+    case DType::i64:
+      return 8;
+    case DType::u8:
+      return 1;
   }
   return 0;
 }
@@ -37,21 +41,43 @@ std::optional<DType> parse_dtype(std::string_view name);
 
 template <class T>
 constexpr DType dtype_of();
-template <> constexpr DType dtype_of<float>() { return DType::f32; }
-template <> constexpr DType dtype_of<BF16>() { return DType::bf16; }
-template <> constexpr DType dtype_of<F16>() { return DType::f16; }
-template <> constexpr DType dtype_of<int32_t>() { return DType::i32; }
-template <> constexpr DType dtype_of<int64_t>() { return DType::i64; }
-template <> constexpr DType dtype_of<uint8_t>() { return DType::u8; }
+template <>
+constexpr DType dtype_of<float>() {
+  return DType::f32;
+}
+template <>
+constexpr DType dtype_of<BF16>() {
+  return DType::bf16;
+}
+template <>
+constexpr DType dtype_of<F16>() {
+  return DType::f16;
+}
+template <>
+constexpr DType dtype_of<int32_t>() {
+  return DType::i32;
+}
+template <>
+constexpr DType dtype_of<int64_t>() {
+  return DType::i64;
+}
+template <>
+constexpr DType dtype_of<uint8_t>() {
+  return DType::u8;
+}
 
 // Calls f.operator()<T>() with the C++ type of a floating dtype: dispatch_float(d, [&]<class T>() { ... });
 template <class F>
 decltype(auto) dispatch_float(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::f32: return std::forward<F>(f).template operator()<float>();
-    case DType::bf16: return std::forward<F>(f).template operator()<BF16>();
-    case DType::f16: return std::forward<F>(f).template operator()<F16>();
-    default: fail(ErrorKind::internal, "[dtype] got {}, expected a floating type", name_of(dtype));
+    case DType::f32:
+      return std::forward<F>(f).template operator()<float>();
+    case DType::bf16:
+      return std::forward<F>(f).template operator()<BF16>();
+    case DType::f16:
+      return std::forward<F>(f).template operator()<F16>();
+    default:
+      fail(ErrorKind::internal, "[dtype] got {}, expected a floating type", name_of(dtype));
   }
 }
 

@@ -4,12 +4,18 @@ namespace zeno {
 
 int exit_code(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::internal: return 1;
-    case ErrorKind::usage: return 2;
-    case ErrorKind::data: return 3;
-    case ErrorKind::memory: return 4;
-    case ErrorKind::io: return 5;
-    case ErrorKind::peer: return 6;
+    case ErrorKind::internal:
+      return 1;
+    case ErrorKind::usage:
+      return 2;
+    case ErrorKind::data:
+      return 3;
+    case ErrorKind::memory:
+      return 4;
+    case ErrorKind::io:
+      return 5;
+    case ErrorKind::peer:
+      return 6;
   }
   return 1;
 }

@@ -39,13 +39,15 @@ template <class... Args>
 // For input of the user: throws an Error of `kind` when `ok` is false. Stays on in release builds.
 template <class... Args>
 void require(bool ok, ErrorKind kind, fmt::format_string<Args...> format, Args&&... args) {
-  if (!ok) [[unlikely]] throw Error(kind, fmt::format(format, std::forward<Args>(args)...));
+  if (!ok) [[unlikely]]
+    throw Error(kind, fmt::format(format, std::forward<Args>(args)...));
 }
 
 // For our own invariants: throws an internal Error.
 template <class... Args>
 void ensure(bool ok, fmt::format_string<Args...> format, Args&&... args) {
-  if (!ok) [[unlikely]] throw Error(ErrorKind::internal, fmt::format(format, std::forward<Args>(args)...));
+  if (!ok) [[unlikely]]
+    throw Error(ErrorKind::internal, fmt::format(format, std::forward<Args>(args)...));
 }
 
 }  // namespace zeno

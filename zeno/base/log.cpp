@@ -12,10 +12,14 @@ std::mutex g_mutex;
 
 const char* prefix_of(LogLevel level) {
   switch (level) {
-    case LogLevel::debug: return "debug: ";
-    case LogLevel::info: return "";
-    case LogLevel::warning: return "warning: ";
-    case LogLevel::error: return "error: ";
+    case LogLevel::debug:
+      return "debug: ";
+    case LogLevel::info:
+      return "";
+    case LogLevel::warning:
+      return "warning: ";
+    case LogLevel::error:
+      return "error: ";
   }
   return "";
 }

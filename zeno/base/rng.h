@@ -1,5 +1,5 @@
-// Randomness as a function: the same (seed, stream, index) gives the same number on every rank, at every world
-// size and after every restart, so there is no generator state to save or to lose.
+// Randomness as a function: the same (seed, stream, index) gives the same number on every rank, at every
+// world size and after every restart, so there is no generator state to save or to lose.
 #pragma once
 
 #include <cmath>

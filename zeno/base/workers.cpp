@@ -91,9 +91,8 @@ void Workers::for_each(int64_t count, const std::function<void(int64_t, int)>& b
 void Workers::for_ranges(int64_t count, int64_t grain,
                          const std::function<void(int64_t, int64_t, int)>& body) {
   grain = std::max<int64_t>(1, grain);
-  for_each(div_ceil(count, grain), [&](int64_t i, int thread) {
-    body(i * grain, std::min(count, (i + 1) * grain), thread);
-  });
+  for_each(div_ceil(count, grain),
+           [&](int64_t i, int thread) { body(i * grain, std::min(count, (i + 1) * grain), thread); });
 }
 
 }  // namespace zeno

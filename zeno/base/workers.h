@@ -1,5 +1,5 @@
-// A team of threads that runs loops in parallel for the thread that owns it (an in-order CPU stream). The split
-// of a loop over threads must never change results: callers give each index its own output.
+// A team of threads that runs loops in parallel for the thread that owns it (an in-order CPU stream). The
+// split of a loop over threads must never change results: callers give each index its own output.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@ namespace zeno {
 
 class Workers {
  public:
-  // `threads` counts the calling thread. `scratch` (owned by the caller, 64-byte aligned, threads × scratch_bytes)
-  // is cut into one piece per thread.
+  // `threads` counts the calling thread. `scratch` (owned by the caller, 64-byte aligned, threads ×
+  // scratch_bytes) is cut into one piece per thread.
   explicit Workers(int threads, std::byte* scratch = nullptr, size_t scratch_bytes = 0);
   ~Workers();
   Workers(const Workers&) = delete;
@@ -23,8 +23,8 @@ class Workers {
   // Scratch of one thread of the team; `thread` is what the loop body was given.
   std::byte* scratch(int thread) const { return scratch_ + size_t(thread) * scratch_bytes_; }
 
-  // Runs body(index, thread) for every index in [0, count), dynamically balanced. Returns when all are done; the
-  // first exception is rethrown. Not re-entrant.
+  // Runs body(index, thread) for every index in [0, count), dynamically balanced. Returns when all are done;
+  // the first exception is rethrown. Not re-entrant.
   void for_each(int64_t count, const std::function<void(int64_t index, int thread)>& body);
   // Runs body(begin, end, thread) over [0, count) cut into ranges of at most `grain`.
   void for_ranges(int64_t count, int64_t grain,

@@ -15,8 +15,8 @@ Block allocate_host(size_t bytes) {
   const size_t alignment = bytes >= kHugePage ? kHugePage : 64;
   const size_t rounded = round_up(bytes, alignment);
   auto* data = static_cast<std::byte*>(std::aligned_alloc(alignment, rounded));
-  require(data != nullptr, ErrorKind::memory, "[buffer] the system refused {}; use fewer ranks or a smaller batch",
-          format_bytes(bytes));
+  require(data != nullptr, ErrorKind::memory,
+          "[buffer] the system refused {}; use fewer ranks or a smaller batch", format_bytes(bytes));
   if (alignment == kHugePage) madvise(data, rounded, MADV_HUGEPAGE);
   return {data, [](std::byte* p) { std::free(p); }};
 }

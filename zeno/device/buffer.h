@@ -1,6 +1,6 @@
 // Owner of one block of memory, counted in the rank's ledger for as long as it lives. Move-only; kernels and
-// collectives take views (Tensor, pointers) and never own. Where the bytes come from (plain memory, a window that
-// other processes can map, a GPU) is the allocator's affair.
+// collectives take views (Tensor, pointers) and never own. Where the bytes come from (plain memory, a window
+// that other processes can map, a GPU) is the allocator's affair.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,8 @@ Block allocate_host(size_t bytes);
 class Buffer {
  public:
   Buffer() = default;
-  Buffer(Ledger& ledger, Tier tier, Purpose purpose, size_t bytes, const Allocator& allocator = allocate_host);
+  Buffer(Ledger& ledger, Tier tier, Purpose purpose, size_t bytes,
+         const Allocator& allocator = allocate_host);
   ~Buffer();
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;

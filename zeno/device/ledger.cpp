@@ -14,8 +14,9 @@ void Ledger::book(Tier tier, Purpose purpose, size_t bytes) {
 void Ledger::take(Tier tier, Purpose purpose, size_t bytes) {
   const std::scoped_lock lock(mutex_);
   Account& account = accounts_[int(tier)][int(purpose)];
-  ensure(account.used + bytes <= account.booked, "[ledger] {} on {}: {} bytes in use and {} asked, but only {} booked",
-         name_of(purpose), name_of(tier), account.used, bytes, account.booked);
+  ensure(account.used + bytes <= account.booked,
+         "[ledger] {} on {}: {} bytes in use and {} asked, but only {} booked", name_of(purpose),
+         name_of(tier), account.used, bytes, account.booked);
   account.used += bytes;
   used_[int(tier)] += bytes;
   peak_[int(tier)] = std::max(peak_[int(tier)], used_[int(tier)]);
@@ -56,7 +57,8 @@ std::string Ledger::report() const {
     for (int p = 0; p < kPurposes; ++p) {
       const size_t bytes = booked(tier, Purpose(p));
       if (bytes > 0) {
-        text += fmt::format("  {:<6} {:<12} {:>12}\n", name_of(tier), name_of(Purpose(p)), format_bytes(bytes));
+        text +=
+            fmt::format("  {:<6} {:<12} {:>12}\n", name_of(tier), name_of(Purpose(p)), format_bytes(bytes));
       }
     }
     text += fmt::format("  {:<6} {:<12} {:>12}\n", name_of(tier), "total", format_bytes(booked(tier)));

@@ -1,6 +1,6 @@
-// The account of one rank's memory: first every size is booked under a purpose, then memory is granted against
-// the booking. Granting more than was booked is an error, so the plan printed before the first step is the truth
-// of the run. Bookings are made by plan and run through the same code; a plan just never grants.
+// The account of one rank's memory: first every size is booked under a purpose, then memory is granted
+// against the booking. Granting more than was booked is an error, so the plan printed before the first step
+// is the truth of the run. Bookings are made by plan and run through the same code; a plan just never grants.
 // Thread rule: one ledger per rank; calls are serialised inside.
 #pragma once
 

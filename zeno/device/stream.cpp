@@ -12,8 +12,8 @@
 
 namespace zeno {
 
-// `recorded` counts the records issued, `reached` those whose work is done. A waiter remembers the count it saw,
-// so re-recording an event never moves an earlier wait.
+// `recorded` counts the records issued, `reached` those whose work is done. A waiter remembers the count it
+// saw, so re-recording an event never moves an earlier wait.
 struct Event::State {
   mutable std::mutex mutex;
   mutable std::condition_variable changed;

@@ -1,5 +1,5 @@
-// An in-order queue of work on a device, and events between queues. CPU streams are real: a worker thread each,
-// so overlap, and every race it can hide, exists without a GPU.
+// An in-order queue of work on a device, and events between queues. CPU streams are real: a worker thread
+// each, so overlap, and every race it can hide, exists without a GPU.
 //
 // Stream owns, StreamRef is a view that kernels and collectives take. All calls are async except those named
 // synchronize. When a task throws, the stream keeps the first exception, skips what follows, and hands the
@@ -45,8 +45,8 @@ class StreamRef {
 struct StreamOptions {
   Device device;
   std::string name;
-  int rank = -1;               // log tag of the worker thread
-  int threads = 1;             // CPU: threads its loops run on, the worker included
+  int rank = -1;                 // log tag of the worker thread
+  int threads = 1;               // CPU: threads its loops run on, the worker included
   std::byte* scratch = nullptr;  // CPU: threads × scratch_bytes of scratch for kernels, owned by the caller
   size_t scratch_bytes = 0;
 };
@@ -68,8 +68,8 @@ class Stream {
   std::unique_ptr<StreamImpl> impl_;
 };
 
-// A point in a stream. record() marks it; wait (on a stream) and synchronize (on the caller) pass once the marked
-// work is done. An event that was never recorded counts as done. Re-recording moves the mark.
+// A point in a stream. record() marks it; wait (on a stream) and synchronize (on the caller) pass once the
+// marked work is done. An event that was never recorded counts as done. Re-recording moves the mark.
 class Event {
  public:
   Event();

@@ -16,7 +16,7 @@ struct EmbeddingForward {
 };
 void embedding_forward(StreamRef stream, const EmbeddingForward& op);
 
-// dtable[ids[r]] += dy[r] for all r in order; dtable is fp32 [V, C].
+// dtable[ids[r]] += dy[r] for all r in order; dtable is [V, C] in the gradient dtype.
 void embedding_backward(StreamRef stream, Tensor ids, Tensor dy, Tensor dtable);
 
 }  // namespace zeno

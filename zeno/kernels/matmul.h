@@ -14,14 +14,14 @@ struct Matmul {
   Tensor c;                  // [M, N]
   bool transpose_a = false;
   bool transpose_b = false;
-  bool accumulate = false;   // C += A·B (C is fp32 then), else C = A·B
+  bool accumulate = false;   // C += A·B (summed in fp32, rounded to the dtype of C), else C = A·B
   Tensor bias;               // optional [1, N], added to every row
   Tensor residual;           // optional [M, N], added to the product; may be C itself
 };
 
 void matmul(StreamRef stream, const Matmul& op);
 
-// dbias[n] += Σ_m dy[m, n]; dbias is fp32 [1, N].
+// dbias[n] += Σ_m dy[m, n]; dbias is [1, N] in the gradient dtype (fp32, bf16 or fp16), summed in fp32.
 void bias_backward(StreamRef stream, Tensor dy, Tensor dbias);
 
 // Scratch per thread that CPU streams must offer for any kernel of this folder.

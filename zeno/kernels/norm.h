@@ -1,6 +1,7 @@
 // RMSNorm and LayerNorm over the last dimension. Statistics and sums are fp32. `inner` lets one call normalise the
 // heads of a packed matrix: each row of x is `inner` vectors of cols/inner values that share one weight.
-// weight/bias are in the parameter dtype [1, cols/inner]; dweight/dbias are fp32 and accumulated into.
+// weight/bias are in the parameter dtype [1, cols/inner]; dweight/dbias are in the gradient dtype (fp32, bf16 or
+// fp16) and accumulated into, the sum being taken in fp32.
 #pragma once
 
 #include "zeno/device/stream.h"
@@ -27,8 +28,8 @@ struct NormBackward {
   Tensor dy;         // [R, C]
   Tensor dresidual;  // optional [R, C]: added to dx (the gradient that came along the residual stream)
   Tensor dx;         // [R, C]; may be dy or dresidual
-  Tensor dweight;    // f32 [1, C/inner], += ; empty view: weight is frozen
-  Tensor dbias;      // f32, LayerNorm only, +=
+  Tensor dweight;    // [1, C/inner], += ; empty view: weight is frozen
+  Tensor dbias;      // LayerNorm only, +=
   int64_t inner = 1;
 };
 

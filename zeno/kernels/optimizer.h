@@ -10,11 +10,12 @@ namespace zeno {
 struct OptimizerHyper {
   enum class Kind { adamw, adam, sgd, lion };   // adam: L2 decay added to the gradient
   Kind kind = Kind::adamw;
-  float lr = 1e-3f;
-  float beta1 = 0.9f, beta2 = 0.999f;
-  float eps = 1e-8f;
-  float weight_decay = 0;
-  float momentum = 0;           // sgd
+  // Double, as in PyTorch: 1 - beta2 taken from a float 0.999 would be off by 1e-5.
+  double lr = 1e-3;
+  double beta1 = 0.9, beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  double momentum = 0;          // sgd
   bool bias_correction = true;  // adam, adamw
   int64_t step = 1;             // 1-based, the same for all parts of a step
 };

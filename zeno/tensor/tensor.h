@@ -1,5 +1,5 @@
-// A typed view of memory owned elsewhere. Rows may be wider than the view (a slice of a packed matrix): `stride`
-// is the distance between rows in elements; everything inside a row is contiguous.
+// A typed view of memory owned elsewhere. Rows may be wider than the view (a slice of a packed matrix):
+// `stride` is the distance between rows in elements; everything inside a row is contiguous.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,9 @@ struct Tensor {
   int64_t stride = 0;
 
   Tensor() = default;
-  Tensor(void* data, DType dtype, int64_t rows, int64_t cols)
-      : data(static_cast<std::byte*>(data)), dtype(dtype), rows(rows), cols(cols), stride(cols) {}
-  Tensor(void* data, DType dtype, int64_t rows, int64_t cols, int64_t stride)
-      : data(static_cast<std::byte*>(data)), dtype(dtype), rows(rows), cols(cols), stride(stride) {}
+  Tensor(void* at, DType type, int64_t height, int64_t width) : Tensor(at, type, height, width, width) {}
+  Tensor(void* at, DType type, int64_t height, int64_t width, int64_t row_stride)
+      : data(static_cast<std::byte*>(at)), dtype(type), rows(height), cols(width), stride(row_stride) {}
 
   explicit operator bool() const { return data != nullptr; }
   int64_t count() const { return rows * cols; }
@@ -37,13 +36,13 @@ struct Tensor {
     return as<T>() + i * stride;
   }
 
-  // Columns [begin, begin + count) of every row.
-  Tensor columns(int64_t begin, int64_t count) const {
-    return {data + size_t(begin) * size_of(dtype), dtype, rows, count, stride};
+  // Columns [begin, begin + width) of every row.
+  Tensor columns(int64_t begin, int64_t width) const {
+    return {data + size_t(begin) * size_of(dtype), dtype, rows, width, stride};
   }
-  // Rows [begin, begin + count).
-  Tensor slice(int64_t begin, int64_t count) const {
-    return {data + size_t(begin * stride) * size_of(dtype), dtype, count, cols, stride};
+  // Rows [begin, begin + height).
+  Tensor slice(int64_t begin, int64_t height) const {
+    return {data + size_t(begin * stride) * size_of(dtype), dtype, height, cols, stride};
   }
 };
 

@@ -1,0 +1,79 @@
+# Two commands do everything on a fresh Debian 12 machine: `make demo` and `make test`. Each installs the Debian
+# packages it needs (as root or with sudo), builds and runs; when nothing changed both are quick.
+BUILD ?= build
+JOBS ?= $(shell nproc)
+PACKAGES := g++ cmake ninja-build pkg-config ccache mold clang-format \
+            libfmt-dev nlohmann-json3-dev libcli11-dev libhwy-dev libxxhash-dev \
+            libopenmpi-dev openmpi-bin libgtest-dev
+BENCH_PACKAGES := libdnnl-dev libopenblas-dev
+FUZZ_PACKAGES := clang libclang-rt-14-dev
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+
+.PHONY: help build demo test test-full asan tsan fuzz bench format format-check packages clean
+help:
+	@echo "make demo       build, then train a small model on the CPU (no input needed)"
+	@echo "make test       build and run the tests"
+	@echo "make test-full  whole equivalence matrix, sanitizers and fuzzers"
+	@echo "make build      leave the binary at $(BUILD)/zeno"
+	@echo "make bench      build the benchmarks (docs/performance.md says how to run each)"
+
+# Installs only what is missing, so that a second run does not touch apt.
+define install
+	@missing=$$(dpkg-query -W -f '$${db:Status-Abbrev} $${Package}\n' $(1) 2>&1 | sed -n 's/^.*no packages found matching //p;s/^[^i]. \(.*\)/\1/p'); \
+	if [ -n "$$missing" ]; then echo "installing:" $$missing; \
+	  $(SUDO) apt-get update -qq && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; fi
+endef
+
+packages:
+	$(call install,$(PACKAGES))
+
+configure = cmake -S . -B $(1) -G Ninja -DCMAKE_BUILD_TYPE=Release $(2) >$(1).log 2>&1 || { cat $(1).log; exit 1; }
+
+build: packages
+	@$(call configure,$(BUILD),-DZENO_TESTS=OFF -DZENO_BENCH=OFF)
+	@ninja -C $(BUILD) -j $(JOBS) zeno
+
+demo: build
+	@$(BUILD)/zeno demo
+
+test: packages
+	@$(call configure,$(BUILD),-DZENO_TESTS=ON -DZENO_BENCH=OFF)
+	@ninja -C $(BUILD) -j $(JOBS)
+	@ctest --test-dir $(BUILD) --output-on-failure
+
+test-full: packages asan tsan fuzz
+	@$(call configure,$(BUILD)-full,-DZENO_FULL_TESTS=ON -DZENO_BENCH=OFF)
+	@ninja -C $(BUILD)-full -j $(JOBS)
+	@ctest --test-dir $(BUILD)-full --output-on-failure
+
+asan: packages
+	@$(call configure,$(BUILD)-asan,-DZENO_SANITIZE=address$(comma)undefined -DZENO_BENCH=OFF)
+	@ninja -C $(BUILD)-asan -j $(JOBS)
+	@ctest --test-dir $(BUILD)-asan --output-on-failure
+
+tsan: packages
+	@$(call configure,$(BUILD)-tsan,-DZENO_SANITIZE=thread -DZENO_BENCH=OFF)
+	@ninja -C $(BUILD)-tsan -j $(JOBS)
+	@ctest --test-dir $(BUILD)-tsan --output-on-failure -LE mpi
+
+fuzz: packages
+	$(call install,$(FUZZ_PACKAGES))
+	@$(call configure,$(BUILD)-fuzz,-DCMAKE_CXX_COMPILER=clang++ -DZENO_FUZZ=ON -DZENO_TESTS=OFF -DZENO_BENCH=OFF)
+	@ninja -C $(BUILD)-fuzz -j $(JOBS) fuzzers
+	@for f in $(BUILD)-fuzz/tests/fuzz/*_fuzz; do echo "$$f"; $$f -max_total_time=60 -print_final_stats=0 -verbosity=0 || exit 1; done
+
+bench: packages
+	$(call install,$(BENCH_PACKAGES))
+	@$(call configure,$(BUILD),-DZENO_BENCH=ON)
+	@ninja -C $(BUILD) -j $(JOBS)
+
+sources = $(shell git ls-files '*.h' '*.cpp')
+format:
+	@clang-format -i $(sources)
+format-check: packages
+	@clang-format --dry-run -Werror $(sources)
+
+clean:
+	@rm -rf $(BUILD) $(BUILD)-* $(BUILD).log
+
+comma := ,

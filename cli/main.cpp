@@ -1,0 +1,31 @@
+// zeno: the command line. Maps errors to one line and an exit code; everything else is in the library.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "cli/commands.h"
+#include "zeno/base/error.h"
+#include "zeno/base/log.h"
+
+int main(int argc, char** argv) {
+  CLI::App app("Zeno trains and fine-tunes language models with ZeRO, without Python.", "zeno");
+  app.require_subcommand(1);
+  zeno::cli::add_train(app);
+  zeno::cli::add_plan(app);
+  zeno::cli::add_init(app);
+  zeno::cli::add_inspect(app);
+  zeno::cli::add_demo(app);
+  try {
+    app.parse(argc, argv);
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    zeno::log_error("{}; see `zeno --help`", error.what());
+    return zeno::exit_code(zeno::ErrorKind::usage);
+  } catch (const zeno::Error& error) {
+    zeno::log_error("{}", error.what());
+    return zeno::exit_code(error.kind());
+  } catch (const std::exception& error) {
+    zeno::log_error("internal: {}", error.what());
+    return zeno::exit_code(zeno::ErrorKind::internal);
+  }
+}

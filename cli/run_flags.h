@@ -1,0 +1,25 @@
+// The flags that `train` and `plan` share. A flag is a key of the configuration table under another name, so
+// parsing, checking and --print-config treat both alike.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "zeno/train/config_parser.h"
+
+namespace CLI {
+class App;
+}
+
+namespace zeno::cli {
+
+struct RunFlags {
+  std::string config;                          // --config
+  std::vector<train::FlagOverride> overrides;  // in the order given
+
+  void add_to(CLI::App& app);
+  // Reads the config file, applies the flags and logs warnings and notes.
+  train::ParsedConfig parse() const;
+};
+
+}  // namespace zeno::cli

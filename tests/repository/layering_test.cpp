@@ -1,0 +1,112 @@
+// The architecture as a test: includes point one way, files stay small, every source and test is built.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kRoot = ZENO_SOURCE_DIR;
+
+// What each layer may include, besides itself.
+const std::map<std::string, std::set<std::string>> kAllowed{
+    {"base", {}},
+    {"device", {"base"}},
+    {"tensor", {"base"}},
+    {"kernels", {"base", "device", "tensor"}},
+    {"comm", {"base", "device", "tensor", "kernels"}},
+    {"nn", {"base", "device", "tensor", "kernels"}},
+    {"zero", {"base", "device", "tensor", "kernels", "comm", "nn"}},
+    {"checkpoint", {"base", "device", "tensor", "kernels", "comm", "nn", "zero"}},
+    {"model", {"base", "device", "tensor", "kernels", "comm", "nn", "zero", "checkpoint"}},
+    {"data", {"base"}},
+    {"plan", {"base", "device", "tensor", "kernels", "comm", "nn", "zero", "checkpoint", "model"}},
+    {"train",
+     {"base", "device", "tensor", "kernels", "comm", "nn", "zero", "checkpoint", "model", "data", "plan"}},
+};
+
+std::vector<fs::path> sources(const fs::path& below) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(below)) {
+    const std::string extension = entry.path().extension().string();
+    if (entry.is_regular_file() &&
+        (extension == ".h" || extension == ".cpp" || extension == ".cu" || extension == ".cuh")) {
+      files.push_back(entry.path());
+    }
+  }
+  return files;
+}
+
+std::string text_of(const fs::path& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+TEST(Layering, IncludesPointOneWay) {
+  const std::regex include("#include \"([a-z_]+)/([a-z_]+)/");
+  for (const auto& [layer, allowed] : kAllowed) {
+    for (const fs::path& file : sources(kRoot / "zeno" / layer)) {
+      const std::string text = text_of(file);
+      for (std::sregex_iterator it(text.begin(), text.end(), include), end; it != end; ++it) {
+        const std::string top = (*it)[1], other = (*it)[2];
+        EXPECT_EQ(top, "zeno") << file << " includes " << it->str();
+        EXPECT_TRUE(other == layer || allowed.count(other)) << file << " must not include " << other << "/";
+      }
+    }
+  }
+}
+
+TEST(Layering, EveryFolderIsALayer) {
+  for (const auto& entry : fs::directory_iterator(kRoot / "zeno")) {
+    if (entry.is_directory()) EXPECT_TRUE(kAllowed.count(entry.path().filename().string())) << entry.path();
+  }
+}
+
+TEST(Layering, NoFileOver500Lines) {
+  for (const char* folder : {"zeno", "cli", "tests", "bench", "examples"}) {
+    for (const fs::path& file : sources(kRoot / folder)) {
+      const std::string text = text_of(file);
+      EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 500) << file;
+    }
+  }
+}
+
+TEST(Layering, HeadersStartWithACommentAndAreGuarded) {
+  for (const fs::path& file : sources(kRoot / "zeno")) {
+    const std::string text = text_of(file);
+    if (file.extension() != ".h") continue;
+    EXPECT_EQ(text.substr(0, 2), "//") << file << " does not say what it is";
+    const bool reincluded = text.find("HWY_TARGET_TOGGLE") != std::string::npos;
+    EXPECT_TRUE(reincluded || text.find("#pragma once") != std::string::npos) << file;
+  }
+}
+
+// Options belong in the config: only the launcher's variables are read from the environment.
+TEST(Layering, EnvironmentIsReadInOnePlace) {
+  for (const fs::path& file : sources(kRoot / "zeno")) {
+    if (file.filename() == "launch.cpp") continue;
+    EXPECT_EQ(text_of(file).find("getenv"), std::string::npos) << file;
+  }
+}
+
+// A test file that no target builds would pass for ever.
+TEST(Layering, EveryTestFileIsBuilt) {
+  const std::string cmake = text_of(kRoot / "tests" / "CMakeLists.txt");
+  for (const fs::path& file : sources(kRoot / "tests")) {
+    if (file.string().find("_test.cpp") == std::string::npos) continue;
+    const std::string folder = file.parent_path().filename().string();
+    EXPECT_NE(cmake.find("zeno_tests(" + folder + " "), std::string::npos) << file << " is built by nobody";
+  }
+}
+
+}  // namespace

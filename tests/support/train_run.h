@@ -1,0 +1,119 @@
+// A short training run with ranks as threads: what it computed and what it used.
+#pragma once
+
+#include <mutex>
+#include <vector>
+
+#include "tests/support/tiny_decoder.h"
+#include "zeno/comm/world.h"
+#include "zeno/zero/engine.h"
+
+namespace zeno::test {
+
+struct RunSpec {
+  Family family = Family::llama;
+  TinyShape shape;
+  nn::BatchShape batch{2, 12};
+  int world = 1;
+  zero::Policy policy;
+  int steps = 3;
+  double clip = 1.0;
+  double loss_scale = 1.0;
+  float lr = 1e-2f;
+  OptimizerHyper::Kind optimizer = OptimizerHyper::Kind::adamw;
+  std::vector<std::string> frozen;  // parameter names
+};
+
+struct RunResult {
+  std::vector<double> losses, norms;
+  uint64_t hash = 0;
+  comm::Traffic traffic;        // of rank 0, last step
+  size_t booked = 0, peak = 0;  // of rank 0
+  zero::ProgramTraffic formula;
+  bool operator==(const RunResult& other) const {
+    return losses == other.losses && norms == other.norms && hash == other.hash;
+  }
+};
+
+// Passes parameters through, some of them frozen.
+class FrozenLayer final : public nn::Layer {
+ public:
+  FrozenLayer(std::unique_ptr<nn::Layer> inner, std::vector<std::string> names)
+      : inner_(std::move(inner)), names_(std::move(names)) {}
+  std::string name() const override { return inner_->name(); }
+  std::vector<nn::Parameter> parameters() const override {
+    std::vector<nn::Parameter> params = inner_->parameters();
+    for (nn::Parameter& param : params) {
+      for (const std::string& frozen : names_) param.trainable &= param.name != frozen;
+    }
+    return params;
+  }
+  nn::LayerSizes sizes(nn::BatchShape shape, DType compute, nn::Recompute recompute) const override {
+    return inner_->sizes(shape, compute, recompute);
+  }
+  void forward(const nn::ForwardArgs& args, nn::Recompute recompute) const override {
+    inner_->forward(args, recompute);
+  }
+  void backward(const nn::BackwardArgs& args, nn::Recompute recompute) const override {
+    inner_->backward(args, recompute);
+  }
+  double forward_flops(nn::BatchShape shape) const override { return inner_->forward_flops(shape); }
+  bool backward_needs_params() const override { return inner_->backward_needs_params(); }
+
+ private:
+  std::unique_ptr<nn::Layer> inner_;
+  std::vector<std::string> names_;
+};
+
+inline nn::LayerList model_of(const RunSpec& spec) {
+  nn::LayerList model = tiny_decoder(spec.family, spec.shape);
+  if (!spec.frozen.empty()) {
+    for (auto& layer : model.layers) layer = std::make_unique<FrozenLayer>(std::move(layer), spec.frozen);
+  }
+  return model;
+}
+
+// One rank's run; every rank returns the same losses, norms and hash.
+inline RunResult run_rank(const RunSpec& spec, comm::World& world) {
+  zero::Engine engine(model_of(spec), {.policy = spec.policy, .shape = spec.batch, .threads = 1}, world);
+  engine.load(init_values);
+  RunResult result;
+  const int k = spec.policy.micro_batches;
+  for (int step = 0; step < spec.steps; ++step) {
+    std::vector<OwnedBatch> owned;
+    std::vector<zero::MicroBatch> views;
+    for (int mb = 0; mb < k; ++mb) {
+      owned.push_back(make_batch(spec.batch, spec.shape.vocab, step, world.rank() * k + mb));
+    }
+    for (const OwnedBatch& batch : owned) views.push_back(batch.view());
+    zero::StepControl control;
+    control.hyper = {.kind = spec.optimizer,
+                     .lr = spec.lr,
+                     .beta2 = 0.95f,
+                     .weight_decay = 0.1f,
+                     .momentum = 0.9f,
+                     .step = step + 1};
+    control.clip = spec.clip;
+    control.loss_scale = spec.loss_scale;
+    const zero::StepResult out = engine.step(views, control);
+    result.losses.push_back(out.loss);
+    result.norms.push_back(out.grad_norm);
+    result.traffic = out.traffic;
+  }
+  result.hash = engine.weights_hash();
+  result.booked = engine.ledger().booked(Tier::device);
+  result.peak = engine.ledger().peak(Tier::device);
+  result.formula = zero::traffic_of(engine.program(), engine.units(), world.size());
+  return result;
+}
+
+inline RunResult run_threads(const RunSpec& spec) {
+  RunResult result;
+  comm::run_thread_ranks(spec.world, {.deadline = std::chrono::seconds(20)}, [&](comm::World& world) {
+    RunResult mine = run_rank(spec, world);
+    if (world.rank() == 0) result = std::move(mine);
+  });
+  return result;
+}
+
+}  // namespace zeno::test

@@ -1,0 +1,406 @@
+// The engine as its users meet it: memory, traffic, precision, overflow, frozen, sparse and odd parameters.
+#include "zeno/zero/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <mutex>
+
+#include "tests/support/train_run.h"
+
+namespace zeno::zero {
+namespace {
+
+using test::Family;
+using test::run_threads;
+using test::RunResult;
+using test::RunSpec;
+
+TEST(Engine, LearnsOneBatchByHeart) {
+  comm::run_thread_ranks(2, {}, [](comm::World& world) {
+    EngineOptions options{.shape = {2, 12}, .threads = 1};
+    apply_stage(options.policy, 3);
+    Engine engine(test::tiny_decoder(Family::llama), options, world);
+    engine.load(test::init_values);
+    const test::OwnedBatch batch = test::make_batch(options.shape, 61, 0, world.rank());
+    const MicroBatch view = batch.view();
+    double loss = 0;
+    for (int step = 1; step <= 60; ++step) {
+      loss = engine.step({&view, 1}, {.hyper = {.lr = 1e-2f, .step = step}, .clip = 1}).loss;
+    }
+    EXPECT_LT(loss, 0.1);
+  });
+}
+
+// Ψ counted with padding: what the stages keep per rank, in bf16 with bf16 gradients, to the byte.
+TEST(Memory, ModelStatesAreTheFormula) {
+  for (int world : {1, 2, 4}) {
+    for (int stage : {0, 1, 2, 3}) {
+      EngineOptions options{.shape = {2, 12}, .threads = 1};
+      apply_stage(options.policy, stage);
+      options.policy.compute = options.policy.grad = options.policy.wire = DType::bf16;
+      const nn::LayerList model = test::tiny_decoder(Family::llama);
+      const UnitTable units = make_units(model, normalized(options.policy, world), world);
+      size_t psi = 0;
+      for (const Group& group : units.groups) psi += size_t(group.padded());
+      EXPECT_LT(psi - size_t(units.elements()),
+                units.params.size() * 64 + units.groups.size() * size_t(world) * 64);
+      const size_t n = size_t(world);
+      const size_t expected[] = {16 * psi, 4 * psi + 12 * psi / n, 2 * psi + 14 * psi / n, 16 * psi / n};
+      const MemoryPlan plan = plan_memory(model, options, world);
+      EXPECT_EQ(plan.model_state_bytes, expected[stage]) << "stage " << stage << " world " << world;
+      // fp32 accumulation adds two bytes per gradient that is kept.
+      options.policy.grad = options.policy.wire = DType::f32;
+      const size_t grads = stage < 2 ? psi : psi / n;
+      EXPECT_EQ(plan_memory(model, options, world).model_state_bytes, expected[stage] + 2 * grads);
+    }
+  }
+}
+
+TEST(Memory, PlanEqualsTheRunToTheByte) {
+  for (int world : {1, 2, 3, 4}) {
+    for (int stage : {0, 1, 2, 3}) {
+      for (DType dtype : {DType::f32, DType::bf16}) {
+        RunSpec spec;
+        spec.world = world;
+        spec.steps = 2;
+        spec.policy.compute = dtype;
+        spec.policy.micro_batches = 2;
+        apply_stage(spec.policy, stage);
+        const RunResult result = run_threads(spec);
+        EngineOptions options{.policy = spec.policy, .shape = spec.batch, .threads = 1};
+        const MemoryPlan plan = plan_memory(test::model_of(spec), options, world);
+        EXPECT_EQ(plan.ledger->booked(Tier::device), result.peak) << "stage " << stage << " world " << world;
+        EXPECT_EQ(result.booked, result.peak);
+      }
+    }
+  }
+}
+
+TEST(Memory, ARunThatDoesNotFitIsRefused) {
+  const std::unique_ptr<comm::World> world = comm::make_self_world();
+  try {
+    Engine engine(test::tiny_decoder(Family::llama), {.shape = {2, 12}, .memory_limit = 1000}, *world);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::memory);
+  }
+}
+
+// What the communicators moved is what the program says, and that is the formula (program_test).
+TEST(Traffic, CountedBytesEqualTheProgram) {
+  for (int world : {2, 3}) {
+    for (int stage : {0, 1, 2, 3}) {
+      RunSpec spec;
+      spec.world = world;
+      spec.policy.micro_batches = 3;
+      spec.policy.order = Order::vertical;
+      apply_stage(spec.policy, stage);
+      const RunResult result = run_threads(spec);
+      const int64_t sums = int64_t(sizeof(StepSums)) * (world - 1);
+      EXPECT_EQ(result.traffic.gathered - sums, result.formula.gathered * 4) << "stage " << stage;
+      EXPECT_EQ(result.traffic.reduced, result.formula.reduced * 4) << "stage " << stage;
+    }
+  }
+}
+
+// Losses in other precisions stay close to fp32, and every stage agrees in each of them.
+TEST(Precision, SixteenBitRunsTrackFp32) {
+  RunSpec spec;
+  spec.world = 2;
+  const RunResult reference = run_threads(spec);
+  for (DType compute : {DType::bf16, DType::f16}) {
+    for (DType grad : {DType::f32, compute}) {
+      for (DType wire : {DType::f32, DType::bf16}) {
+        spec.policy.compute = compute;
+        spec.policy.grad = grad;
+        spec.policy.wire = wire;
+        spec.loss_scale = compute == DType::f16 ? 1024 : 1;
+        RunResult first;
+        for (int stage : {1, 2, 3}) {
+          apply_stage(spec.policy, stage);
+          const RunResult result = run_threads(spec);
+          if (stage == 1) first = result;
+          EXPECT_EQ(result, first) << name_of(compute) << " " << name_of(grad) << " " << name_of(wire);
+        }
+        for (size_t i = 0; i < reference.losses.size(); ++i) {
+          EXPECT_NEAR(first.losses[i], reference.losses[i], 0.03 * reference.losses[i]);
+        }
+      }
+    }
+  }
+}
+
+// The scale cancels: a power of two in the loss changes no bit of an fp32 run.
+TEST(Precision, LossScaleIsUndoneWithTheScaleThatWasUsed) {
+  RunSpec spec;
+  spec.world = 2;
+  apply_stage(spec.policy, 2);
+  const RunResult plain = run_threads(spec);
+  spec.loss_scale = 4096;
+  EXPECT_EQ(run_threads(spec), plain);
+}
+
+// An overflow is seen by every rank, in every stage; nothing changes, and the tensor is named.
+TEST(Overflow, StepIsSkippedEverywhereAndNamed) {
+  for (int stage : {0, 1, 2, 3}) {
+    for (DType dtype : {DType::f32, DType::bf16}) {
+      comm::run_thread_ranks(2, {}, [&](comm::World& world) {
+        EngineOptions options{.shape = {2, 12}, .threads = 1};
+        options.policy.compute = dtype;
+        apply_stage(options.policy, stage);
+        Engine engine(test::tiny_decoder(Family::llama), options, world);
+        engine.load(test::init_values);
+        const uint64_t before = engine.weights_hash();
+        const test::OwnedBatch batch = test::make_batch(options.shape, 61, 0, world.rank());
+        const MicroBatch view = batch.view();
+        // One rank's loss is scaled into infinity.
+        const StepResult bad =
+            engine.step({&view, 1}, {.loss_scale = 1e38 * (dtype == DType::f32 ? 1e2 : 1e2)});
+        EXPECT_TRUE(bad.skipped);
+        EXPECT_FALSE(bad.bad_tensor.empty());
+        EXPECT_GE(bad.bad_rank, 0);
+        EXPECT_EQ(engine.weights_hash(), before);
+        const StepResult good = engine.step({&view, 1}, {.hyper = {.step = 1}});
+        EXPECT_FALSE(good.skipped);
+        EXPECT_NE(engine.weights_hash(), before);
+      });
+    }
+  }
+}
+
+TEST(Frozen, ParametersKeepTheirBitsAndCostNoState) {
+  RunSpec spec;
+  spec.world = 2;
+  spec.frozen = {"blocks.0.attn.qkv.weight", "blocks.1.mlp.up.weight", "embed.weight"};
+  RunResult first;
+  for (int stage : {0, 1, 2, 3}) {
+    apply_stage(spec.policy, stage);
+    const RunResult result = run_threads(spec);
+    if (stage == 0) first = result;
+    EXPECT_EQ(result, first) << "stage " << stage;
+  }
+  comm::run_thread_ranks(2, {}, [&](comm::World& world) {
+    Engine engine(test::model_of(spec), {.policy = spec.policy, .shape = spec.batch, .threads = 1}, world);
+    engine.load(test::init_values);
+    const test::OwnedBatch batch = test::make_batch(spec.batch, 61, 0, world.rank());
+    const MicroBatch view = batch.view();
+    engine.step({&view, 1}, {.hyper = {.step = 1}});
+    const auto& params = engine.units().params;
+    for (int p = 0; p < int(params.size()); ++p) {
+      std::vector<float> now(size_t(params[size_t(p)].count())), start(now.size());
+      engine.read(State::master, p, 0, now);
+      test::init_values(params[size_t(p)], 0, start);
+      EXPECT_EQ(now == start, !params[size_t(p)].trainable) << params[size_t(p)].name;
+    }
+  });
+}
+
+// Rows of the embedding that were not touched are not sent, and the bits are those of the dense reduction.
+TEST(Sparse, RowsGiveTheSameBitsAsDense) {
+  for (int world : {2, 3, 4}) {
+    for (int stage : {0, 1, 2, 3}) {
+      RunSpec spec;
+      spec.world = world;
+      spec.shape.vocab = 400;
+      spec.policy.micro_batches = 2;
+      spec.policy.order = Order::vertical;
+      apply_stage(spec.policy, stage);
+      const RunResult dense = run_threads(spec);
+      spec.policy.sparse_gradients = true;
+      const RunResult sparse = run_threads(spec);
+      EXPECT_EQ(sparse, dense) << "stage " << stage << " world " << world;
+      EXPECT_LT(sparse.traffic.reduced, dense.traffic.reduced);
+    }
+  }
+}
+
+TEST(Persistence, SmallTensorsStayGatheredWithTheSameBits) {
+  RunSpec spec;
+  spec.world = 3;
+  apply_stage(spec.policy, 3);
+  const RunResult reference = run_threads(spec);
+  for (int64_t threshold : {32, 2048, 1 << 20}) {
+    spec.policy.persist_below = threshold;
+    EXPECT_EQ(run_threads(spec), reference) << threshold;
+  }
+  spec.policy.persist_total = 100;
+  EXPECT_EQ(run_threads(spec), reference);
+}
+
+// More ranks than some tensors have elements; tiny widths: shards are empty on most ranks.
+TEST(Engine, MoreRanksThanElements) {
+  RunSpec spec;
+  spec.shape = {.hidden = 8, .heads = 2, .blocks = 1, .vocab = 5, .max_seq = 32};
+  spec.batch = {1, 3};
+  spec.world = 8;
+  const RunResult reference = run_threads(spec);
+  for (int stage : {1, 2, 3}) {
+    apply_stage(spec.policy, stage);
+    EXPECT_EQ(run_threads(spec), reference);
+  }
+}
+
+// A micro-batch without any target adds nothing; a rank without targets still takes part.
+TEST(Engine, LossIsNormalisedByValidTokensOfAllRanks) {
+  for (int stage : {0, 3}) {
+    comm::run_thread_ranks(2, {}, [&](comm::World& world) {
+      EngineOptions options{.shape = {2, 12}, .threads = 1};
+      apply_stage(options.policy, stage);
+      Engine engine(test::tiny_decoder(Family::llama), options, world);
+      engine.load(test::init_values);
+      test::OwnedBatch batch = test::make_batch(options.shape, 61, 0, 0);
+      const size_t valid = batch.valid_rows.size();
+      if (world.rank() == 1) {
+        batch.targets.assign(batch.targets.size(), -1);
+        batch.valid_rows.clear();
+      }
+      const MicroBatch view = batch.view();
+      const StepResult two = engine.step({&view, 1}, {.hyper = {.lr = 0, .step = 1}});
+      EXPECT_EQ(two.tokens, int64_t(valid));
+      const std::unique_ptr<comm::World> alone = comm::make_self_world();
+      Engine single(test::tiny_decoder(Family::llama), {.shape = {2, 12}, .threads = 1}, *alone);
+      single.load(test::init_values);
+      const test::OwnedBatch same = test::make_batch(options.shape, 61, 0, 0);
+      const MicroBatch same_view = same.view();
+      const StepResult one = single.step({&same_view, 1}, {.hyper = {.lr = 0, .step = 1}});
+      EXPECT_EQ(one.loss, two.loss);
+      EXPECT_NEAR(one.grad_norm, two.grad_norm, 1e-6 * one.grad_norm);
+    });
+  }
+}
+
+// Four micro-batches equal one batch four times as large (up to the order of fp32 sums).
+TEST(Engine, AccumulationEqualsALargerBatch) {
+  const std::unique_ptr<comm::World> world = comm::make_self_world();
+  const auto run = [&](int micro_batches) {
+    const nn::BatchShape shape{4 / micro_batches, 12};
+    EngineOptions options{.shape = shape, .threads = 1};
+    options.policy.micro_batches = micro_batches;
+    Engine engine(test::tiny_decoder(Family::gpt2), options, *world);
+    engine.load(test::init_values);
+    const test::OwnedBatch all = test::make_batch({4, 12}, 61, 0, 0);
+    std::vector<test::OwnedBatch> parts(static_cast<size_t>(micro_batches));
+    for (int32_t r = 0; r < 48; ++r) {
+      test::OwnedBatch& part = parts[size_t(r / shape.rows())];
+      part.tokens.push_back(all.tokens[size_t(r)]);
+      part.targets.push_back(all.targets[size_t(r)]);
+      part.positions.push_back(all.positions[size_t(r)]);
+      part.doc_start.push_back(all.doc_start[size_t(r)]);
+      if (all.targets[size_t(r)] >= 0) part.valid_rows.push_back(r % int32_t(shape.rows()));
+    }
+    std::vector<MicroBatch> views;
+    for (const test::OwnedBatch& part : parts) views.push_back(part.view());
+    return engine.step(views, {.hyper = {.step = 1}, .clip = 1});
+  };
+  const StepResult whole = run(1), four = run(4);
+  EXPECT_EQ(whole.loss, four.loss);
+  EXPECT_NEAR(whole.grad_norm, four.grad_norm, 1e-6 * whole.grad_norm);
+}
+
+TEST(Clip, ChangesTheUpdateAndReportsTheNormBeforeIt) {
+  RunSpec spec;
+  spec.world = 2;
+  spec.clip = 0;
+  spec.optimizer = OptimizerHyper::Kind::sgd;
+  const RunResult free = run_threads(spec);
+  spec.clip = 1e-3;
+  const RunResult clipped = run_threads(spec);
+  EXPECT_EQ(free.norms[0], clipped.norms[0]);
+  EXPECT_GT(free.norms[0], 1e-3);
+  EXPECT_NE(free.hash, clipped.hash);
+  spec.clip = 1e9;  // never reached: the same as no clipping
+  EXPECT_EQ(run_threads(spec), free);
+}
+
+TEST(Optimizers, AgreeOverStages) {
+  for (auto kind : {OptimizerHyper::Kind::adam, OptimizerHyper::Kind::sgd, OptimizerHyper::Kind::lion}) {
+    RunSpec spec;
+    spec.world = 3;
+    spec.optimizer = kind;
+    spec.lr = 1e-3f;
+    spec.policy.moments_second = kind == OptimizerHyper::Kind::adam;
+    const RunResult reference = run_threads(spec);
+    for (int stage : {1, 2, 3}) {
+      apply_stage(spec.policy, stage);
+      EXPECT_EQ(run_threads(spec), reference);
+    }
+  }
+}
+
+// Every state of every parameter can be read whole and written back, whatever the sharding.
+TEST(State, ReadAndWriteRoundTrip) {
+  for (int stage : {0, 1, 2, 3}) {
+    for (DType dtype : {DType::f32, DType::bf16}) {
+      comm::run_thread_ranks(3, {}, [&](comm::World& world) {
+        EngineOptions options{.shape = {2, 12}, .threads = 1};
+        options.policy.compute = dtype;
+        options.policy.reduce_bucket = 700;
+        apply_stage(options.policy, stage);
+        Engine engine(test::tiny_decoder(Family::gpt2), options, world);
+        engine.load(test::init_values);
+        for (int p = 0; p < int(engine.units().params.size()); ++p) {
+          const int64_t count = engine.units().params[size_t(p)].count();
+          for (State state : {State::master, State::first_moment, State::second_moment, State::grad}) {
+            std::vector<float> values(static_cast<size_t>(count)), back(values.size());
+            for (size_t i = 0; i < values.size(); ++i) values[i] = float(int(i % 251)) - float(p);
+            engine.write(state, p, 0, values);
+            engine.read(state, p, 0, back);
+            EXPECT_EQ(back, values) << engine.units().params[size_t(p)].name;
+            if (count < 10) continue;
+            std::vector<float> middle(static_cast<size_t>(count / 3));
+            engine.read(state, p, 3, middle);
+            EXPECT_TRUE(std::equal(middle.begin(), middle.end(), values.begin() + 3));
+          }
+        }
+      });
+    }
+  }
+}
+
+// An exception on one rank ends the others, naming it; nobody hangs.
+TEST(Faults, ARankThatThrowsEndsAll) {
+  std::mutex mutex;
+  std::vector<std::string> messages(3);
+  EXPECT_THROW(comm::run_thread_ranks(3, {.deadline = std::chrono::seconds(10)},
+                                      [&](comm::World& world) {
+                                        EngineOptions options{.shape = {2, 12}, .threads = 1};
+                                        apply_stage(options.policy, 3);
+                                        Engine engine(test::tiny_decoder(Family::llama), options, world);
+                                        engine.load(test::init_values);
+                                        const test::OwnedBatch batch =
+                                            test::make_batch(options.shape, 61, 0, world.rank());
+                                        const MicroBatch view = batch.view();
+                                        engine.step({&view, 1}, {.hyper = {.step = 1}});
+                                        if (world.rank() == 1)
+                                          fail(ErrorKind::data, "rank one has had enough");
+                                        try {
+                                          engine.step({&view, 1}, {.hyper = {.step = 2}});
+                                        } catch (const Error& error) {
+                                          const std::scoped_lock lock(mutex);
+                                          messages[size_t(world.rank())] = error.what();
+                                          EXPECT_EQ(error.kind(), ErrorKind::peer);
+                                          throw;
+                                        }
+                                      }),
+               Error);
+  for (int rank : {0, 2})
+    EXPECT_NE(messages[size_t(rank)].find("rank 1"), std::string::npos) << messages[size_t(rank)];
+}
+
+TEST(Faults, DifferentProgramsAreFoundAtTheStart) {
+  try {
+    comm::run_thread_ranks(2, {.deadline = std::chrono::seconds(10)}, [&](comm::World& world) {
+      EngineOptions options{.shape = {2, 12}, .threads = 1};
+      apply_stage(options.policy, world.rank() == 0 ? 2 : 3);
+      Engine engine(test::tiny_decoder(Family::llama), options, world);
+    });
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::peer);
+    EXPECT_NE(std::string(error.what()).find("step program"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace zeno::zero

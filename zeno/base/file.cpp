@@ -1,0 +1,231 @@
+#include "zeno/base/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "zeno/base/error.h"
+
+namespace zeno {
+namespace {
+
+FileSystem system_calls;
+std::atomic<FileSystem*> current{&system_calls};
+
+FileSystem& file_system() { return *current.load(std::memory_order_acquire); }
+
+// One transfer of Linux moves at most 2 GiB - 4 KiB.
+constexpr size_t kMaxTransfer = size_t(1) << 30;
+
+const char* hint(int error) {
+  switch (error) {
+    case ENOENT:
+      return "; check the path";
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return "; check the permissions";
+    case ENOSPC:
+    case EDQUOT:
+      return "; free some space or write elsewhere";
+    case EMFILE:
+    case ENFILE:
+      return "; raise the limit of open files (ulimit -n)";
+    default:
+      return "";
+  }
+}
+
+[[noreturn]] void fail_errno(const char* what, const Path& path, int error = errno) {
+  fail(ErrorKind::io, "[file] {} {}: {}{}", what, path.string(), std::strerror(error), hint(error));
+}
+
+int open_or_fail(const Path& path, int flags, const char* what) {
+  int fd;
+  do {
+    fd = file_system().open(path.c_str(), flags | O_CLOEXEC, 0644);
+  } while (fd < 0 && errno == EINTR);
+  if (fd < 0) fail_errno(what, path);
+  return fd;
+}
+
+}  // namespace
+
+int FileSystem::open(const char* path, int flags, mode_t mode) { return ::open(path, flags, mode); }
+ssize_t FileSystem::pread(int fd, void* data, size_t bytes, off_t offset) {
+  return ::pread(fd, data, bytes, offset);
+}
+ssize_t FileSystem::pwrite(int fd, const void* data, size_t bytes, off_t offset) {
+  return ::pwrite(fd, data, bytes, offset);
+}
+int FileSystem::fsync(int fd) { return ::fsync(fd); }
+int FileSystem::rename(const char* from, const char* to) { return std::rename(from, to); }
+
+FileSystemOverride::FileSystemOverride(FileSystem& replacement) : previous_(current.exchange(&replacement)) {}
+FileSystemOverride::~FileSystemOverride() { current.store(previous_, std::memory_order_release); }
+
+File File::open(const Path& path) {
+  // Non-blocking, so that opening a named pipe by mistake is an error and not a hang.
+  File file(path, open_or_fail(path, O_RDONLY | O_NONBLOCK, "cannot open"));
+  struct stat info;
+  if (::fstat(file.fd_, &info) != 0) fail_errno("cannot inspect", path);
+  require(S_ISREG(info.st_mode), ErrorKind::io, "[file] cannot read {}: not a regular file", path.string());
+  return file;
+}
+
+File File::create(const Path& path) {
+  return File(path, open_or_fail(path, O_RDWR | O_CREAT | O_TRUNC, "cannot create"));
+}
+
+File::File(File&& other) noexcept : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+File& File::operator=(File&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+File::~File() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+uint64_t File::size() const {
+  struct stat info;
+  if (::fstat(fd_, &info) != 0) fail_errno("cannot inspect", path_);
+  return uint64_t(info.st_size);
+}
+
+void File::read_at(void* data, size_t bytes, uint64_t offset) const {
+  size_t done = 0;
+  while (done < bytes) {
+    const ssize_t n = file_system().pread(fd_, static_cast<std::byte*>(data) + done,
+                                          std::min(bytes - done, kMaxTransfer), off_t(offset + done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail_errno("cannot read", path_);
+    require(n > 0, ErrorKind::io,
+            "[file] cannot read {}: ends at byte {}, expected at least {}; it was cut short", path_.string(),
+            offset + done, offset + bytes);
+    done += size_t(n);
+  }
+}
+
+void File::write_at(const void* data, size_t bytes, uint64_t offset) {
+  size_t done = 0;
+  while (done < bytes) {
+    const ssize_t n = file_system().pwrite(fd_, static_cast<const std::byte*>(data) + done,
+                                           std::min(bytes - done, kMaxTransfer), off_t(offset + done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) fail_errno("cannot write", path_, n < 0 ? errno : EIO);
+    done += size_t(n);
+  }
+}
+
+void File::resize(uint64_t bytes) {
+  if (::ftruncate(fd_, off_t(bytes)) != 0) fail_errno("cannot resize", path_);
+}
+
+void File::sync() {
+  if (file_system().fsync(fd_) != 0) fail_errno("cannot sync", path_);
+}
+
+void File::close() {
+  if (::close(std::exchange(fd_, -1)) != 0) fail_errno("cannot close", path_);
+}
+
+MappedFile::MappedFile(const Path& path) {
+  const File file = File::open(path);
+  size_ = file.size();
+  if (size_ == 0) return;
+  void* data = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd(), 0);
+  if (data == MAP_FAILED) fail_errno("cannot map", path);
+  data_ = static_cast<const std::byte*>(data);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+MappedFile::~MappedFile() {
+  if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+ReplacingFile::ReplacingFile(Path path)
+    : path_(std::move(path)), temporary_(path_.string() + ".tmp"), file_(File::create(temporary_)) {}
+
+ReplacingFile::~ReplacingFile() {
+  if (!committed_) ::unlink(temporary_.c_str());
+}
+
+void ReplacingFile::commit() {
+  file_.sync();
+  file_.close();
+  if (file_system().rename(temporary_.c_str(), path_.c_str()) != 0) fail_errno("cannot rename onto", path_);
+  committed_ = true;
+  sync_folder(path_.parent_path());
+}
+
+std::string read_file(const Path& path, uint64_t max_bytes) {
+  const File file = File::open(path);
+  const uint64_t size = file.size();
+  require(size <= max_bytes, ErrorKind::data, "[file] {} is too large: got {} bytes, expected at most {}",
+          path.string(), size, max_bytes);
+  std::string contents(size, '\0');
+  file.read_at(contents.data(), contents.size(), 0);
+  return contents;
+}
+
+void replace_file(const Path& path, std::string_view contents) {
+  ReplacingFile replacing(path);
+  replacing.file().write_at(contents.data(), contents.size(), 0);
+  replacing.commit();
+}
+
+bool file_exists(const Path& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored);
+}
+
+void make_folders(const Path& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) fail_errno("cannot create folder", path, error.value());
+}
+
+void remove_file(const Path& path) {
+  std::error_code error;
+  std::filesystem::remove(path, error);
+  if (error) fail_errno("cannot remove", path, error.value());
+}
+
+std::vector<std::string> list_folder(const Path& path) {
+  std::error_code error;
+  std::vector<std::string> names;
+  std::filesystem::directory_iterator entry(path, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  if (error) fail_errno("cannot list folder", path, error.value());
+  std::ranges::sort(names);
+  return names;
+}
+
+void sync_folder(const Path& path) {
+  const Path folder = path.empty() ? Path(".") : path;
+  const int fd = open_or_fail(folder, O_RDONLY | O_DIRECTORY, "cannot open folder");
+  const int result = file_system().fsync(fd);
+  const int error = errno;
+  ::close(fd);
+  // Some network file systems cannot sync a folder and say EINVAL; there is nothing more to do there.
+  if (result != 0 && error != EINVAL) fail_errno("cannot sync folder", folder, error);
+}
+
+}  // namespace zeno

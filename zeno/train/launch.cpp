@@ -1,0 +1,47 @@
+// train(): who the ranks are and how their errors come together.
+#include <unistd.h>
+
+#include <csignal>
+
+#include "zeno/base/error.h"
+#include "zeno/base/log.h"
+#include "zeno/train/trainer.h"
+
+namespace zeno::train {
+namespace {
+
+void train_as_process(const ParsedConfig& parsed, const comm::WorldOptions& options) {
+  // When a process of the job dies, the launcher sends SIGTERM to the others at once; they would be gone
+  // before they could say who died and where. So SIGTERM leaves them a second.
+  std::signal(SIGTERM, [](int) { alarm(1); });
+  const std::unique_ptr<comm::World> world = comm::make_mpi_world(options);
+  set_log_rank(world->rank());
+  try {
+    train_rank(parsed, *world);
+  } catch (const std::exception& error) {
+    world->fail(error.what());
+    throw;
+  }
+  world->finish();
+}
+
+}  // namespace
+
+void train(const ParsedConfig& parsed) {
+  const RunConfig& run = parsed.config.run;
+  require(run.device == RunDevice::cpu, ErrorKind::usage,
+          "[train] --device cuda: this build has no CUDA backend; use --device cpu");
+  comm::WorldOptions options;
+  options.deadline = std::chrono::milliseconds(int64_t(run.deadline_s * 1000));
+  const comm::LaunchInfo launch = comm::launch_info();
+  if (launch.size > 1) {
+    require(run.ranks == 0 || run.ranks == launch.size, ErrorKind::usage,
+            "[train] --ranks {}: {} started {} processes; leave --ranks out", run.ranks, launch.launcher,
+            launch.size);
+    return train_as_process(parsed, options);
+  }
+  comm::run_thread_ranks(std::max<int>(1, int(run.ranks)), options,
+                         [&](comm::World& world) { train_rank(parsed, world); });
+}
+
+}  // namespace zeno::train

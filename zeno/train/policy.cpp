@@ -1,0 +1,82 @@
+#include "zeno/train/policy.h"
+
+#include <algorithm>
+
+namespace zeno::train {
+namespace {
+
+nn::Recompute recompute_of(RecomputeMode mode) {
+  switch (mode) {
+    case RecomputeMode::none:
+      return nn::Recompute::none;
+    case RecomputeMode::selective:
+      return nn::Recompute::selective;
+    case RecomputeMode::full:
+      return nn::Recompute::full;
+  }
+  return nn::Recompute::none;
+}
+
+OptimizerHyper::Kind kind_of(OptimizerKind kind) {
+  switch (kind) {
+    case OptimizerKind::adamw:
+      return OptimizerHyper::Kind::adamw;
+    case OptimizerKind::adam:
+      return OptimizerHyper::Kind::adam;
+    case OptimizerKind::sgd:
+      return OptimizerHyper::Kind::sgd;
+    case OptimizerKind::lion:
+      return OptimizerHyper::Kind::lion;
+  }
+  return OptimizerHyper::Kind::adamw;
+}
+
+}  // namespace
+
+int64_t sequence_length(const RunConfig& run, int64_t max_positions) {
+  constexpr int64_t kPractical = 1024;
+  return run.seq_len > 0 ? run.seq_len : std::min(max_positions, kPractical);
+}
+
+zero::EngineOptions engine_options(const TrainConfig& config, int64_t seq_len) {
+  zero::Policy policy;
+  zero::apply_stage(policy, int(config.zero.stage));
+  policy.compute = config.precision.compute;
+  policy.grad = config.precision.grad_accum;
+  policy.wire = config.precision.communication;
+  policy.reduce_bucket = config.zero.reduce_bucket_size;
+  policy.gather_bucket = config.zero.allgather_bucket_size;
+  policy.prefetch = config.zero.prefetch_bucket_size;
+  policy.max_live = config.zero.max_live_parameters;
+  policy.reuse_distance = config.zero.max_reuse_distance;
+  policy.persist_below = config.zero.param_persistence_threshold;
+  policy.persist_total = config.zero.model_persistence_threshold;
+  policy.overlap = config.zero.overlap_comm;
+  policy.sparse_gradients = config.sparse_gradients;
+  policy.order =
+      config.run.order == MicroBatchOrder::vertical ? zero::Order::vertical : zero::Order::horizontal;
+  policy.micro_batches = int(config.batch.grad_accum);
+  policy.recompute = recompute_of(config.recompute.mode);
+  policy.recompute_every = int(config.recompute.every);
+  policy.reproducible = config.run.reproducible;
+  const bool adam =
+      config.optimizer.kind == OptimizerKind::adamw || config.optimizer.kind == OptimizerKind::adam;
+  policy.moments_first = config.optimizer.kind != OptimizerKind::sgd || config.optimizer.momentum != 0;
+  policy.moments_second = adam;
+  return {.policy = policy, .shape = {config.batch.micro_batch, seq_len}};
+}
+
+OptimizerHyper hyper_after(const TrainConfig& config, int64_t completed) {
+  const OptimizerConfig& optimizer = config.optimizer;
+  return {.kind = kind_of(optimizer.kind),
+          .lr = float(learning_rate(config.schedule, completed)),
+          .beta1 = float(optimizer.betas[0]),
+          .beta2 = float(optimizer.betas[1]),
+          .eps = float(optimizer.eps),
+          .weight_decay = float(optimizer.weight_decay),
+          .momentum = float(optimizer.momentum),
+          .bias_correction = optimizer.bias_correction,
+          .step = completed + 1};
+}
+
+}  // namespace zeno::train

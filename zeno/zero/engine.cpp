@@ -1,0 +1,170 @@
+#include "zeno/zero/engine.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "zeno/base/error.h"
+#include "zeno/device/device.h"
+#include "zeno/zero/program_check.h"
+
+namespace zeno::zero {
+namespace {
+
+constexpr int kInputArrays = 5;  // tokens, targets, positions, doc_start, valid_rows
+
+size_t input_bytes(const Policy& policy, nn::BatchShape shape) {
+  return sizeof(int32_t) * kInputArrays * size_t(shape.rows() * policy.micro_batches);
+}
+
+// Everything a rank will hold, through one piece of code for plan and run.
+void book_all(const ExecutorParts& parts, Ledger& ledger) {
+  parts.store.book(ledger);
+  book_executor(parts, ledger);
+  ledger.book(Tier::device, Purpose::inputs, input_bytes(parts.policy, parts.shape));
+}
+
+int share_of_cores(int local_ranks) { return std::max(1, available_cores() / local_ranks); }
+
+}  // namespace
+
+MemoryPlan plan_memory(const nn::LayerList& model, const EngineOptions& options, int world) {
+  const Policy policy = normalized(options.policy, world);
+  const UnitTable units = make_units(model, policy, world);
+  const Program program = compile({model, units, policy, world, options.shape});
+  const StateStore store(units, policy, 0);
+  MemoryPlan plan{std::make_unique<Ledger>(), store.model_state_bytes()};
+  const int threads = options.threads > 0 ? options.threads : share_of_cores(world);
+  book_all({model, units, policy, program, store, options.shape, world, threads}, *plan.ledger);
+  return plan;
+}
+
+Engine::Engine(nn::LayerList model, const EngineOptions& options, comm::World& world)
+    : world_(world),
+      model_(std::move(model)),
+      policy_(normalized(options.policy, world.size())),
+      shape_(options.shape),
+      units_(make_units(model_, policy_, world.size())),
+      program_(compile({model_, units_, policy_, world.size(), shape_})),
+      store_(units_, policy_, world.rank()) {
+  check_program(program_, units_, policy_);
+  comm::check_same(world, "step program", describe(program_, units_));
+  const int threads = options.threads > 0 ? options.threads : share_of_cores(world.local_size());
+  const ExecutorParts parts{model_, units_, policy_, program_, store_, shape_, world.size(), threads};
+  book_all(parts, ledger_);
+  require(options.memory_limit == 0 || ledger_.booked(Tier::device) <= options.memory_limit,
+          ErrorKind::memory, "[plan] this rank needs {} and may use {}",
+          format_bytes(ledger_.booked(Tier::device)), format_bytes(options.memory_limit));
+  store_.allocate(ledger_, world.allocator());
+  executor_ = std::make_unique<Executor>(parts, world, ledger_);
+  inputs_ = Buffer(ledger_, Tier::device, Purpose::inputs, input_bytes(policy_, shape_));
+}
+
+void Engine::upload(std::span<const MicroBatch> batches) {
+  const int64_t rows = shape_.rows();
+  step_.batches.clear();
+  auto* at = reinterpret_cast<int32_t*>(inputs_.data());
+  const auto put = [&](std::span<const int32_t> values) {
+    int32_t* start = at;
+    std::copy(values.begin(), values.end(), start);
+    at += rows;
+    return values.empty() ? Tensor{} : Tensor(start, DType::i32, 1, int64_t(values.size()));
+  };
+  for (const MicroBatch& batch : batches) {
+    ensure(int64_t(batch.tokens.size()) == rows && int64_t(batch.targets.size()) == rows &&
+               int64_t(batch.positions.size()) == rows &&
+               (batch.doc_start.empty() || int64_t(batch.doc_start.size()) == rows),
+           "[engine] a micro-batch has {} tokens, expected {}×{}", batch.tokens.size(), shape_.batch,
+           shape_.seq);
+    step_.batches.push_back({.shape = shape_,
+                             .tokens = put(batch.tokens),
+                             .targets = put(batch.targets),
+                             .positions = put(batch.positions),
+                             .doc_start = put(batch.doc_start),
+                             .valid_rows = put(batch.valid_rows),
+                             .valid_count = int64_t(batch.valid_rows.size())});
+  }
+}
+
+// Ranks tell each other how many tokens count, so that the loss can be normalised before backward, and how
+// many embedding rows each will send.
+void Engine::agree_on_batch(std::span<const MicroBatch> batches) {
+  int64_t mine[2] = {0, 0};
+  std::vector<int32_t> tokens;
+  for (const MicroBatch& batch : batches) {
+    mine[0] += int64_t(batch.valid_rows.size());
+    if (executor_->sparse_rows().active())
+      tokens.insert(tokens.end(), batch.tokens.begin(), batch.tokens.end());
+  }
+  if (executor_->sparse_rows().active()) mine[1] = executor_->sparse_rows().set_rows(tokens);
+  step_.valid_tokens = 0;
+  std::vector<int64_t> rows;
+  for (const std::string& bytes : world_.exchange({reinterpret_cast<const char*>(mine), sizeof(mine)})) {
+    int64_t theirs[2];
+    std::memcpy(theirs, bytes.data(), sizeof(theirs));
+    step_.valid_tokens += theirs[0];
+    rows.push_back(theirs[1]);
+  }
+  if (executor_->sparse_rows().active()) executor_->sparse_rows().set_counts(std::move(rows));
+}
+
+StepResult Engine::step(std::span<const MicroBatch> batches, const StepControl& control) {
+  ensure(int(batches.size()) == policy_.micro_batches, "[engine] got {} micro-batches, expected {}",
+         batches.size(), policy_.micro_batches);
+  step_.hyper = control.hyper;
+  step_.loss_scale = control.loss_scale;
+  step_.clip = control.clip;
+  agree_on_batch(batches);
+  upload(batches);
+  StepOutcome outcome;
+  try {
+    outcome = executor_->run(step_);
+  } catch (const std::exception& error) {
+    world_.fail(error.what());
+    throw;
+  }
+
+  StepResult result;
+  result.tokens = step_.valid_tokens;
+  result.loss = result.tokens > 0 ? outcome.loss_sum / double(result.tokens) : 0;
+  result.grad_norm = outcome.grad_norm;
+  result.skipped = outcome.nonfinite > 0;
+  result.bad_rank = outcome.first_bad_rank;
+  if (result.skipped) name_bad_tensor(result);
+  result.exposed_ms = executor_->exposed_ms();
+  const comm::Traffic now = executor_->traffic();
+  result.traffic = {now.gathered - traffic_.gathered, now.reduced - traffic_.reduced,
+                    now.exchanged - traffic_.exchanged, now.calls - traffic_.calls};
+  traffic_ = now;
+  return result;
+}
+
+// Only after an overflow: every rank looks through its own gradients, and the first name in table order wins.
+void Engine::name_bad_tensor(StepResult& result) {
+  int32_t first = std::numeric_limits<int32_t>::max();
+  for (int p = 0; p < int(units_.params.size()) && first == std::numeric_limits<int32_t>::max(); ++p) {
+    if (!units_.params[p].trainable) continue;
+    GradScan scan;
+    for (const Run& run : runs(State::grad, p, 0, units_.params[p].count(), world_.rank())) {
+      const int group = units_.places[p].group;
+      grad_scan(executor_->compute(), {store_.at(State::grad, group, run.piece), policy_.grad, 1, run.count},
+                &scan);
+    }
+    executor_->compute().synchronize();
+    if (scan.nonfinite > 0) first = p;
+  }
+  int rank = 0;
+  int32_t best = std::numeric_limits<int32_t>::max();
+  for (const std::string& bytes : world_.exchange({reinterpret_cast<const char*>(&first), sizeof(first)})) {
+    int32_t theirs;
+    std::memcpy(&theirs, bytes.data(), sizeof(theirs));
+    if (theirs < best) {
+      best = theirs;
+      result.bad_rank = rank;
+    }
+    ++rank;
+  }
+  if (best < int32_t(units_.params.size())) result.bad_tensor = units_.params[best].name;
+}
+
+}  // namespace zeno::zero

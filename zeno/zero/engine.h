@@ -1,0 +1,112 @@
+// The ZeRO engine of one rank: a model, a policy and a world become a step program, the state it works on and
+// an executor that runs it. Everything is sized before anything is allocated; nothing is allocated after
+// construction. Calls marked collective must be made by all ranks in the same order. Thread rule: one thread
+// per engine.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "zeno/comm/world.h"
+#include "zeno/zero/executor.h"
+
+namespace zeno::zero {
+
+struct EngineOptions {
+  Policy policy;
+  nn::BatchShape shape;     // of one micro-batch
+  int threads = 0;          // of the compute stream; 0: this rank's share of the cores
+  size_t memory_limit = 0;  // bytes this rank may use; 0: no limit
+};
+
+// The bytes of one rank by purpose, without allocating them. The engine books through the same code.
+struct MemoryPlan {
+  std::unique_ptr<Ledger> ledger;
+  size_t model_state_bytes = 0;  // parameters + gradients + masters + moments
+};
+MemoryPlan plan_memory(const nn::LayerList& model, const EngineOptions& options, int world);
+
+// One micro-batch on the host. Every array has B·T entries, except valid_rows; doc_start may be empty (every
+// sequence is one document).
+struct MicroBatch {
+  std::span<const int32_t> tokens, targets, positions, doc_start;
+  std::span<const int32_t> valid_rows;  // rows whose target counts, in order
+};
+
+struct StepControl {
+  OptimizerHyper hyper;
+  double loss_scale = 1;
+  double clip = 0;  // global norm; 0: none
+};
+
+struct StepResult {
+  double loss = 0;         // mean over the valid tokens of all micro-batches and ranks
+  double grad_norm = 0;    // before clipping
+  int64_t tokens = 0;      // valid tokens of the global batch
+  bool skipped = false;    // gradients were not finite: no update
+  std::string bad_tensor;  // the first tensor with a non-finite gradient, and the rank that found it
+  int bad_rank = -1;
+  double exposed_ms = 0;
+  comm::Traffic traffic;  // of this step
+};
+
+class Engine {
+ public:
+  // Collective.
+  Engine(nn::LayerList model, const EngineOptions& options, comm::World& world);
+
+  // Fills parameters: `read` gives elements [begin, begin + out.size()) of a parameter. Only what this rank
+  // keeps is asked for.
+  using ValueReader = std::function<void(const nn::Parameter& param, int64_t begin, std::span<float> out)>;
+  void load(const ValueReader& read);
+
+  // Collective.
+  StepResult step(std::span<const MicroBatch> batches, const StepControl& control);
+
+  // Collective: elements [begin, begin + out.size()) of one state of a parameter, whole, on every rank.
+  void read(State state, int param, int64_t begin, std::span<float> out);
+  // Each rank writes the part it keeps of elements [begin, begin + values.size()). Writing masters refreshes
+  // the compute copy.
+  void write(State state, int param, int64_t begin, std::span<const float> values);
+  // Collective: hash of all fp32 masters in table order, independent of world size and sharding.
+  uint64_t weights_hash();
+
+  const Policy& policy() const { return policy_; }
+  const UnitTable& units() const { return units_; }
+  const Program& program() const { return program_; }
+  const Ledger& ledger() const { return ledger_; }
+  const StateStore& store() const { return store_; }
+  const Executor& executor() const { return *executor_; }
+  nn::BatchShape shape() const { return shape_; }
+
+ private:
+  // A stretch of a parameter that one rank keeps, and where.
+  struct Run {
+    int64_t begin = 0, count = 0;  // in the parameter
+    Partition::Piece piece;        // in the group
+  };
+  std::vector<Run> runs(State state, int param, int64_t begin, int64_t end, int rank) const;
+  void upload(std::span<const MicroBatch> batches);
+  void agree_on_batch(std::span<const MicroBatch> batches);
+  void name_bad_tensor(StepResult& result);
+  void refresh_params(int param, int64_t begin, int64_t end);
+
+  comm::World& world_;
+  nn::LayerList model_;
+  Policy policy_;
+  nn::BatchShape shape_;
+  UnitTable units_;
+  Program program_;
+  StateStore store_;
+  Ledger ledger_;
+  Buffer inputs_;
+  std::unique_ptr<Executor> executor_;  // after what it works on: destroyed first
+  StepInputs step_;
+  comm::Traffic traffic_;
+};
+
+}  // namespace zeno::zero

@@ -1,0 +1,144 @@
+// Reading, writing and hashing the state of an engine, whatever its sharding.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "zeno/base/error.h"
+#include "zeno/base/rng.h"
+#include "zeno/zero/engine.h"
+
+namespace zeno::zero {
+namespace {
+
+void to_floats(const std::byte* from, DType dtype, std::span<float> out) {
+  dispatch_float(dtype, [&]<class T>() {
+    const T* values = reinterpret_cast<const T*>(from);
+    for (size_t i = 0; i < out.size(); ++i) out[i] = float(values[i]);
+  });
+}
+
+void from_floats(std::span<const float> values, DType dtype, std::byte* to) {
+  dispatch_float(dtype, [&]<class T>() {
+    T* out = reinterpret_cast<T*>(to);
+    for (size_t i = 0; i < values.size(); ++i) out[i] = T(values[i]);
+  });
+}
+
+// Hash of up to kFlatAlign floats at a given place in the table: the place is part of it, so that sums of
+// block hashes do not depend on who hashed what.
+uint64_t block_hash(int param, int64_t block, std::span<const float> values) {
+  uint64_t h = mix64(mix64(uint64_t(param)) ^ uint64_t(block));
+  for (float value : values) h = mix64(h ^ std::bit_cast<uint32_t>(value));
+  return h;
+}
+
+}  // namespace
+
+std::vector<Engine::Run> Engine::runs(State state, int param, int64_t begin, int64_t end, int rank) const {
+  const ParamPlace place = units_.places[param];
+  const Group& group = units_.groups[place.group];
+  const int64_t offset = group.layout.tensors()[place.tensor].offset;
+  std::vector<Run> result;
+  if (store_.whole(state, place.group) && policy_.optimizer == Placement::replicated) {
+    result.push_back({begin, end - begin, {offset + begin, offset + begin, end - begin}});
+    return result;
+  }
+  for (const Partition::Piece& piece : group.partition.pieces(rank, offset + begin, offset + end)) {
+    result.push_back({piece.full - offset, piece.count, piece});
+  }
+  return result;
+}
+
+void Engine::load(const ValueReader& read) {
+  std::vector<float> staging;
+  for (int p = 0; p < int(units_.params.size()); ++p) {
+    const nn::Parameter& param = units_.params[p];
+    const int g = units_.places[p].group;
+    // Frozen parameters kept whole are never gathered: every rank reads all pieces itself.
+    const bool all =
+        !param.trainable && store_.whole(State::param, g) && policy_.optimizer == Placement::sharded;
+    for (int rank = all ? 0 : world_.rank(); rank < (all ? world_.size() : world_.rank() + 1); ++rank) {
+      for (const Run& run : runs(State::param, p, 0, param.count(), rank)) {
+        constexpr int64_t kStep = 1 << 20;  // bounds the staging memory
+        for (int64_t done = 0; done < run.count; done += kStep) {
+          staging.resize(size_t(std::min(kStep, run.count - done)));
+          read(param, run.begin + done, staging);
+          const Partition::Piece piece{run.piece.full + done, run.piece.shard + done,
+                                       int64_t(staging.size())};
+          if (param.trainable) from_floats(staging, DType::f32, store_.at(State::master, g, piece));
+          from_floats(staging, policy_.compute, store_.at(State::param, g, piece));
+        }
+      }
+    }
+  }
+}
+
+void Engine::read(State state, int param, int64_t begin, std::span<float> out) {
+  const int64_t end = begin + int64_t(out.size());
+  const int g = units_.places[param].group;
+  const bool frozen = !units_.params[param].trainable;
+  const State kept = frozen && state == State::master ? State::param : state;
+  std::string mine;
+  for (const Run& run : runs(kept, param, begin, end, world_.rank())) {
+    std::vector<float> values(static_cast<size_t>(run.count));
+    to_floats(store_.at(kept, g, run.piece), store_.dtype(kept), values);
+    mine.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+  }
+  const std::vector<std::string> all = world_.exchange(mine);
+  for (int rank = 0; rank < world_.size(); ++rank) {
+    const char* from = all[size_t(rank)].data();
+    for (const Run& run : runs(kept, param, begin, end, rank)) {
+      std::memcpy(&out[size_t(run.begin - begin)], from, size_t(run.count) * sizeof(float));
+      from += size_t(run.count) * sizeof(float);
+    }
+  }
+}
+
+void Engine::write(State state, int param, int64_t begin, std::span<const float> values) {
+  const int64_t end = begin + int64_t(values.size());
+  const int g = units_.places[param].group;
+  ensure(store_.exists(state, g), "[engine] {} has no such state", units_.params[param].name);
+  for (const Run& run : runs(state, param, begin, end, world_.rank())) {
+    from_floats(values.subspan(size_t(run.begin - begin), size_t(run.count)), store_.dtype(state),
+                store_.at(state, g, run.piece));
+  }
+  if (state == State::master) refresh_params(param, begin, end);
+}
+
+void Engine::refresh_params(int param, int64_t begin, int64_t end) {
+  const int g = units_.places[param].group;
+  for (const Run& run : runs(State::master, param, begin, end, world_.rank())) {
+    std::vector<float> values(static_cast<size_t>(run.count));
+    to_floats(store_.at(State::master, g, run.piece), DType::f32, values);
+    from_floats(values, policy_.compute, store_.at(State::param, g, run.piece));
+  }
+}
+
+uint64_t Engine::weights_hash() {
+  uint64_t sum = 0;
+  std::vector<float> values;
+  for (int p = 0; p < int(units_.params.size()); ++p) {
+    const int g = units_.places[p].group;
+    const State state = units_.params[p].trainable ? State::master : State::param;
+    const bool everywhere = policy_.optimizer == Placement::replicated;
+    if (everywhere && world_.rank() > 0) continue;  // the same on all ranks: counted once
+    for (const Run& run : runs(state, p, 0, units_.params[p].count(), world_.rank())) {
+      values.resize(size_t(run.count));
+      to_floats(store_.at(state, g, run.piece), store_.dtype(state), values);
+      for (int64_t i = 0; i < run.count; i += kFlatAlign) {
+        const int64_t count = std::min(kFlatAlign, run.count - i);
+        sum +=
+            block_hash(p, (run.begin + i) / kFlatAlign, std::span(values).subspan(size_t(i), size_t(count)));
+      }
+    }
+  }
+  uint64_t total = 0;
+  for (const std::string& bytes : world_.exchange({reinterpret_cast<const char*>(&sum), sizeof(sum)})) {
+    uint64_t theirs;
+    std::memcpy(&theirs, bytes.data(), sizeof(theirs));
+    total += theirs;
+  }
+  return total;
+}
+
+}  // namespace zeno::zero

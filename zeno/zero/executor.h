@@ -1,0 +1,104 @@
+// Runs a step program: every instruction goes to the stream of its lane, after the events it waits for. Knows
+// nothing of stages, accumulation or recompute; what an instruction means is said in program.h.
+//
+// Owns the streams, the communicators and the passing memory (regions); the state between steps belongs to
+// the StateStore. Thread rule: one rank, one thread.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "zeno/comm/world.h"
+#include "zeno/device/buffer.h"
+#include "zeno/device/stream.h"
+#include "zeno/kernels/optimizer.h"
+#include "zeno/zero/program.h"
+#include "zeno/zero/sparse_rows.h"
+#include "zeno/zero/state_store.h"
+#include "zeno/zero/step_sums.h"
+
+namespace zeno::zero {
+
+// Values of one step; everything else is in the program.
+struct StepInputs {
+  OptimizerHyper hyper;
+  double loss_scale = 1;
+  double clip = 0;
+  int64_t valid_tokens = 0;        // of the whole global batch
+  std::vector<nn::Batch> batches;  // views into the step's inputs, one per micro-batch
+};
+
+// When an instruction ran, in microseconds of the steady clock.
+struct InstructionTime {
+  double ready = 0, start = 0, end = 0;  // reached by its lane, waits over, done
+};
+
+// What an executor works on; all of it outlives the executor.
+struct ExecutorParts {
+  const nn::LayerList& model;
+  const UnitTable& units;
+  const Policy& policy;
+  const Program& program;
+  const StateStore& store;
+  nn::BatchShape shape;
+  int world = 1;    // ranks
+  int threads = 1;  // of the compute stream
+};
+
+// Books what an Executor takes when it is made: regions, sums, losses, scratch of the streams.
+void book_executor(const ExecutorParts& parts, Ledger& ledger);
+
+class Executor {
+ public:
+  // Collective.
+  Executor(const ExecutorParts& parts, comm::World& world, Ledger& ledger);
+
+  // Runs one step and waits for it. Throws the first error of any lane.
+  StepOutcome run(const StepInputs& inputs);
+
+  StreamRef compute() const { return streams_[int(Lane::compute)]; }
+  comm::Traffic traffic() const;
+  const std::vector<InstructionTime>& times() const { return times_; }
+  // Time the compute lane stood still waiting for other lanes, in the last step.
+  double exposed_ms() const;
+  SparseRows& sparse_rows() { return sparse_rows_; }
+
+ private:
+  void dispatch(const Instruction& in, StreamRef stream, const StepInputs& inputs);
+  void run_layer(const Instruction& in, StreamRef stream, const StepInputs& inputs);
+  void run_loss(const Instruction& in, StreamRef stream, const StepInputs& inputs);
+  void run_gather(const Instruction& in, StreamRef stream);
+  void run_reduce(const Instruction& in, StreamRef stream);
+  void run_sum_losses(StreamRef stream, const StepInputs& inputs);
+  void run_scan(const Instruction& in, StreamRef stream);
+  void run_norm(StreamRef stream, const StepInputs& inputs);
+  void run_update(const Instruction& in, StreamRef stream, const StepInputs& inputs);
+
+  std::byte* region(RegionId id) const;
+  Tensor bytes_of(RegionId id) const;
+  Tensor activation(RegionId id) const;
+  std::byte* whole_grads(const Binding& binding) const;
+  std::vector<Tensor> views(int layer, const std::vector<Binding>& bindings, State state) const;
+  comm::Communicator& communicator(const Instruction& in);
+
+  ExecutorParts parts_;
+  int rank_;
+  std::unique_ptr<comm::Communicator> gathers_, reduces_;
+  std::array<Buffer, kPurposes> pools_;
+  Buffer scratch_, sums_, losses_;
+  std::vector<Stream> streams_;
+  std::vector<Event> events_;
+  std::vector<InstructionTime> times_;
+  // Runs of each group's owned elements that share one weight decay.
+  struct UpdateRun {
+    Partition::Piece piece;
+    bool decay = true;
+  };
+  std::vector<std::vector<UpdateRun>> update_runs_;
+  SparseRows sparse_rows_;
+  StepOutcome outcome_;
+};
+
+}  // namespace zeno::zero

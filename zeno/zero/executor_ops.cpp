@@ -1,0 +1,257 @@
+// What each instruction does on its stream.
+#include <algorithm>
+
+#include "zeno/base/error.h"
+#include "zeno/device/copy.h"
+#include "zeno/kernels/elementwise.h"
+#include "zeno/zero/executor.h"
+
+namespace zeno::zero {
+
+std::byte* Executor::region(RegionId id) const {
+  const Region& r = parts_.program.regions[id];
+  return pools_[int(r.purpose)].data() + r.offset;
+}
+
+Tensor Executor::bytes_of(RegionId id) const {
+  if (id == kNoRegion) return {};
+  return {region(id), DType::u8, 1, int64_t(parts_.program.regions[id].bytes)};
+}
+
+Tensor Executor::activation(RegionId id) const {
+  if (id == kNoRegion) return {};
+  return {region(id), parts_.policy.compute, parts_.shape.rows(), parts_.model.hidden};
+}
+
+std::byte* Executor::whole_grads(const Binding& binding) const {
+  return binding.region != kNoRegion ? region(binding.region) : parts_.store.data(State::grad, binding.group);
+}
+
+// Views of a layer's tensors in its own order; empty where the instruction binds nothing (frozen, not
+// needed).
+std::vector<Tensor> Executor::views(int layer, const std::vector<Binding>& bindings, State state) const {
+  std::vector<Tensor> tensors;
+  for (int param : parts_.units.layer_params[layer]) {
+    const ParamPlace place = parts_.units.places[param];
+    const auto bound = std::find_if(bindings.begin(), bindings.end(),
+                                    [&](const Binding& binding) { return binding.group == place.group; });
+    if (bound == bindings.end()) {
+      tensors.emplace_back();
+      continue;
+    }
+    std::byte* base =
+        bound->region != kNoRegion ? region(bound->region) : parts_.store.data(state, place.group);
+    const FlatTensor& flat = parts_.units.groups[place.group].layout.tensors()[place.tensor];
+    const DType dtype = parts_.store.dtype(state);
+    tensors.emplace_back(base + size_t(flat.offset) * size_of(dtype), dtype, flat.rows, flat.cols);
+  }
+  return tensors;
+}
+
+comm::Communicator& Executor::communicator(const Instruction& in) {
+  return in.op == Op::gather ? *gathers_ : *reduces_;
+}
+
+void Executor::dispatch(const Instruction& in, StreamRef stream, const StepInputs& inputs) {
+  const UnitTable& units = parts_.units;
+  const DType grad = parts_.policy.grad;
+  switch (in.op) {
+    case Op::gather:
+      return run_gather(in, stream);
+    case Op::zero_grads: {
+      const size_t bytes = size_t(units.groups[in.target.group].padded()) * size_of(grad);
+      return fill_zero_async(stream, whole_grads(in.target), bytes);
+    }
+    case Op::forward:
+    case Op::recompute:
+    case Op::backward:
+      return run_layer(in, stream, inputs);
+    case Op::loss:
+      return run_loss(in, stream, inputs);
+    case Op::add_grads: {
+      const int64_t count = units.groups[in.target.group].padded();
+      const Tensor target{whole_grads(in.target), grad, 1, count};
+      return add(stream, target, {region(in.source), grad, 1, count}, target);
+    }
+    case Op::reduce:
+      return run_reduce(in, stream);
+    case Op::reduce_rows: {
+      const FlatTensor& flat = units.groups[in.target.group].layout.tensors().front();
+      const Tensor table{whole_grads(in.target), grad, flat.rows, flat.cols};
+      return sparse_rows_.reduce(stream, communicator(in), table, units.unit_names[in.layer]);
+    }
+    case Op::sum_losses:
+      return run_sum_losses(stream, inputs);
+    case Op::scan:
+      return run_scan(in, stream);
+    case Op::norm:
+      return run_norm(stream, inputs);
+    case Op::update:
+      return run_update(in, stream, inputs);
+  }
+}
+
+void Executor::run_layer(const Instruction& in, StreamRef stream, const StepInputs& inputs) {
+  const nn::Layer& layer = *parts_.model.layers[in.layer];
+  const nn::Batch& batch = inputs.batches[in.micro_batch];
+  const std::vector<Tensor> params = views(in.layer, in.params, State::param);
+  if (in.op == Op::backward) {
+    const std::vector<Tensor> grads = views(in.layer, in.grads, State::grad);
+    const Tensor dy = activation(in.y);
+    layer.backward({.stream = stream,
+                    .batch = batch,
+                    .params = params,
+                    .grads = grads,
+                    .x = activation(in.x),
+                    .dy = dy,
+                    .dx = in.x == kNoRegion ? Tensor{} : dy,
+                    .saved = bytes_of(in.saved),
+                    .workspace = bytes_of(in.workspace)},
+                   parts_.program.saved_mode);
+    return;
+  }
+  layer.forward({.stream = stream,
+                 .batch = batch,
+                 .params = params,
+                 .x = activation(in.x),
+                 .y = activation(in.y),
+                 .saved = bytes_of(in.saved),
+                 .workspace = bytes_of(in.workspace)},
+                parts_.program.saved_mode);
+}
+
+void Executor::run_loss(const Instruction& in, StreamRef stream, const StepInputs& inputs) {
+  const std::vector<Tensor> params = views(in.layer, in.params, State::param);
+  const std::vector<Tensor> grads = views(in.layer, in.grads, State::grad);
+  const int64_t rows = parts_.shape.rows();
+  parts_.model.loss->run(
+      {.stream = stream,
+       .batch = inputs.batches[in.micro_batch],
+       .params = params,
+       .grads = grads,
+       .x = activation(in.x),
+       .dx = activation(in.y),
+       .losses = {losses_.data() + size_t(in.micro_batch * rows) * sizeof(float), DType::f32, 1, rows},
+       .hits = {},
+       .grad_scale = float(inputs.loss_scale / double(std::max<int64_t>(1, inputs.valid_tokens))),
+       .workspace = bytes_of(in.workspace)});
+}
+
+void Executor::run_gather(const Instruction& in, StreamRef stream) {
+  const size_t width = size_of(parts_.policy.compute);
+  std::vector<comm::Part> parts;
+  for (const ChunkRange& range : in.chunks) {
+    const bool in_place = range.region == kNoRegion;
+    std::byte* full = in_place ? parts_.store.data(State::param, range.group) : region(range.region);
+    for (int c = range.first; c < range.first + range.count; ++c) {
+      const Partition::Chunk& chunk = parts_.units.groups[range.group].partition.chunks()[c];
+      std::byte* recv = full + size_t(chunk.begin) * width;
+      const std::byte* send =
+          in_place ? recv + size_t(rank_ * chunk.piece) * width
+                   : parts_.store.data(State::param, range.group) + size_t(chunk.shard) * width;
+      parts.push_back({send, recv, chunk.piece});
+    }
+  }
+  communicator(in).all_gather(stream, parts, parts_.policy.compute, parts_.units.unit_names[in.layer]);
+}
+
+void Executor::run_reduce(const Instruction& in, StreamRef stream) {
+  const DType grad = parts_.policy.grad, wire = parts_.policy.wire;
+  const bool scatter = parts_.program.scatter, recode = in.wire != kNoRegion;
+  const int world = parts_.world;
+  std::vector<comm::Part> fresh, added;         // first sum into a shard, later ones
+  std::vector<std::pair<Tensor, Tensor>> back;  // wire → gradients, after an all-reduce
+  std::byte* staged = recode ? region(in.wire) : nullptr;
+  for (const ChunkRange& range : in.chunks) {
+    std::byte* full = whole_grads({range.group, range.region});
+    const bool whole = parts_.store.whole(State::grad, range.group);
+    for (int c = range.first; c < range.first + range.count; ++c) {
+      const Partition::Chunk& chunk = parts_.units.groups[range.group].partition.chunks()[c];
+      const int64_t count = chunk.piece * world;
+      std::byte* source = full + size_t(chunk.begin) * size_of(grad);
+      const Tensor from{source, grad, 1, count};
+      std::byte* send = source;
+      if (recode) {
+        const Tensor coded{staged, wire, 1, count};
+        cast(stream, from, coded);
+        if (!scatter) back.emplace_back(coded, from);
+        send = staged;
+        staged += coded.bytes();
+      }
+      if (!scatter) {
+        fresh.push_back({send, send, count});
+        continue;
+      }
+      const int64_t own = whole ? chunk.begin + rank_ * chunk.piece : chunk.shard;
+      std::byte* recv = parts_.store.data(State::grad, range.group) + size_t(own) * size_of(grad);
+      (range.accumulate ? added : fresh).push_back({send, recv, chunk.piece});
+    }
+  }
+  comm::Communicator& comm = communicator(in);
+  const std::string& unit = parts_.units.unit_names[in.layer];
+  if (!scatter) comm.all_reduce(stream, fresh, wire, unit);
+  if (scatter && !fresh.empty()) comm.reduce_scatter(stream, fresh, wire, grad, false, unit);
+  if (scatter && !added.empty()) comm.reduce_scatter(stream, added, wire, grad, true, unit);
+  for (const auto& [coded, target] : back) cast(stream, coded, target);
+}
+
+void Executor::run_sum_losses(StreamRef stream, const StepInputs& inputs) {
+  std::vector<int64_t> counts;
+  for (const nn::Batch& batch : inputs.batches) counts.push_back(batch.valid_count);
+  auto* sums = reinterpret_cast<StepSums*>(sums_.data());
+  const auto* losses = reinterpret_cast<const float*>(losses_.data());
+  stream.launch([=, rows = parts_.shape.rows(), counts = std::move(counts)](Workers&) {
+    for (size_t mb = 0; mb < counts.size(); ++mb) {
+      for (int64_t i = 0; i < counts[mb]; ++i) sums->loss.add(double(losses[int64_t(mb) * rows + i]));
+    }
+  });
+}
+
+void Executor::run_scan(const Instruction& in, StreamRef stream) {
+  auto* sums = reinterpret_cast<StepSums*>(sums_.data());
+  const Group& group = parts_.units.groups[in.target.group];
+  const bool whole = parts_.store.whole(State::grad, in.target.group);
+  // Replicated gradients are the same everywhere: each rank scans its share of them.
+  for (const Partition::Piece& piece : group.partition.pieces(rank_)) {
+    std::byte* data = parts_.store.data(State::grad, in.target.group) +
+                      size_t(whole ? piece.full : piece.shard) * size_of(parts_.policy.grad);
+    grad_scan(stream, {data, parts_.policy.grad, 1, piece.count}, &sums->scan);
+  }
+}
+
+void Executor::run_norm(StreamRef stream, const StepInputs& inputs) {
+  auto* own = reinterpret_cast<StepSums*>(sums_.data());
+  const StepSums* all = own;
+  const int world = parts_.world;
+  if (world > 1) {
+    all = own + 1;
+    const comm::Part part{sums_.data(), sums_.data() + sizeof(StepSums), int64_t(sizeof(StepSums))};
+    reduces_->all_gather(stream, {&part, 1}, DType::u8, "gradient norm");
+  }
+  stream.launch([=, this, scale = inputs.loss_scale, clip = inputs.clip](Workers&) {
+    outcome_ = combine(all, world, scale, clip);
+  });
+}
+
+void Executor::run_update(const Instruction& in, StreamRef stream, const StepInputs& inputs) {
+  const int g = in.target.group;
+  const StateStore& store = parts_.store;
+  const auto view = [&](State state, const Partition::Piece& piece) {
+    if (!store.exists(state, g)) return Tensor{};
+    return Tensor(store.at(state, g, piece), store.dtype(state), 1, piece.count);
+  };
+  for (const UpdateRun& run : update_runs_[g]) {
+    OptimizerUpdate op{.hyper = inputs.hyper,
+                       .grad = view(State::grad, run.piece),
+                       .master = view(State::master, run.piece),
+                       .m = view(State::first_moment, run.piece),
+                       .v = view(State::second_moment, run.piece),
+                       .param = {},
+                       .grad_factor = &outcome_.grad_factor};
+    if (!run.decay) op.hyper.weight_decay = 0;
+    if (parts_.policy.compute != DType::f32) op.param = view(State::param, run.piece);
+    optimizer_update(stream, op);
+  }
+}
+
+}  // namespace zeno::zero

@@ -1,0 +1,61 @@
+// The gradient side of the compiler: where each step's gradients are added, when a buffer is cleared, how
+// micro-batches are summed, and when what is complete is sent into a reduction.
+//
+// A window is a stretch of the schedule after which a group's gradient buffer is complete and reduced: the
+// whole step, or one micro-batch when gradients are sharded in horizontal order. In reproducible runs each
+// layer that adds to a group has a window of its own, and its micro-batches are summed as a binary tree.
+#pragma once
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "zeno/zero/program_builder.h"
+#include "zeno/zero/schedule.h"
+
+namespace zeno::zero {
+
+class GradientPlan {
+ public:
+  GradientPlan(const CompileInput& input, const std::vector<ComputeStep>& steps, ProgramBuilder& builder);
+
+  // Where step `s` adds the gradients of each trainable group it touches. Emits the clearing that must come
+  // first.
+  std::vector<Binding> bind(int s);
+  // Emits the sums and reductions that step `s` has made possible.
+  void after(int s);
+  // Sends what is still waiting in an unfilled bucket.
+  void flush();
+
+ private:
+  struct Pending {
+    ChunkRange range;
+    int layer = 0;
+  };
+  using Window = std::pair<int, int>;  // group, index of the window
+
+  std::vector<int> grad_groups(const ComputeStep& step) const;
+  Window window_of(int group, const ComputeStep& step) const;
+  bool in_region(const Group& group) const;
+  RegionId cleared_region(int group);
+  void clear(Binding target);
+  void add_leaf(Window window);
+  void complete(Window window, RegionId region);
+  void enqueue(int group, RegionId region, bool accumulate);
+  void deposit(int group, RegionId region);
+
+  const CompileInput& input_;
+  const std::vector<ComputeStep>& steps_;
+  ProgramBuilder& builder_;
+  std::map<Window, int> last_touch_;   // last step of each window
+  std::map<Window, RegionId> buffer_;  // open windows (running sum, or current leaf)
+  std::map<Window, std::vector<std::pair<int, RegionId>>>
+      levels_;                  // reproducible: binary counter of partial sums
+  std::vector<int> completed_;  // windows of a group that are complete
+  std::vector<bool> storage_cleared_;
+  std::vector<Pending> pending_;
+  int64_t pending_elements_ = 0;
+  std::vector<RegionId> draining_;  // of the reduction sent last
+};
+
+}  // namespace zeno::zero

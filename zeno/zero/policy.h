@@ -1,0 +1,55 @@
+// What is sharded, when it moves, and what is recomputed. Stages are presets over this; only the compiler of
+// step programs reads it.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "zeno/base/dtype.h"
+#include "zeno/nn/layer.h"
+
+namespace zeno::zero {
+
+enum class Placement { replicated, sharded };
+
+// horizontal: each micro-batch through all layers. vertical: all micro-batches of a layer before the next
+// layer, so that a sharded layer is gathered once per pass and its gradient is complete early.
+enum class Order { horizontal, vertical };
+
+struct Policy {
+  Placement params = Placement::replicated;
+  Placement grads = Placement::replicated;
+  Placement optimizer = Placement::replicated;
+
+  DType compute = DType::f32;
+  DType grad = DType::f32;  // accumulation
+  DType wire = DType::f32;  // what reductions send
+
+  int64_t reduce_bucket = 500'000'000;  // elements
+  int64_t gather_bucket = 500'000'000;  // elements
+  int64_t prefetch = 50'000'000;        // elements gathered ahead of use; 0: none
+  int64_t max_live = 1'000'000'000;     // bound on prefetch: elements gathered at once
+  int64_t reuse_distance = 0;  // keep a gathered unit whose next use is at most this many elements away
+  int64_t persist_below = 0;   // tensors up to this size stay gathered
+  int64_t persist_total = std::numeric_limits<int64_t>::max();  // cap on their sum
+  bool overlap = true;                                          // collectives on streams of their own
+  bool sparse_gradients = false;                                // reduce the touched rows of embeddings only
+
+  Order order = Order::horizontal;
+  int micro_batches = 1;
+  nn::Recompute recompute = nn::Recompute::none;
+  int recompute_every = 1;    // blocks between checkpoints (full only)
+  bool reproducible = false;  // same bits at world sizes 1, 2, 4, 8
+
+  bool moments_first = true;   // m; false for plain SGD
+  bool moments_second = true;  // v; false for SGD and Lion
+};
+
+// The placements of ZeRO stage 0, 1, 2 or 3.
+void apply_stage(Policy& policy, int stage);
+
+// Consequences that follow from others and from the world size: one rank shards nothing; reproducible runs go
+// layer by layer and keep no full gradients where the optimizer is sharded.
+Policy normalized(Policy policy, int world);
+
+}  // namespace zeno::zero

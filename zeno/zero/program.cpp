@@ -1,0 +1,91 @@
+#include "zeno/zero/program.h"
+
+#include <fmt/format.h>
+
+namespace zeno::zero {
+
+std::string_view name_of(Op op) {
+  switch (op) {
+    case Op::gather:
+      return "gather";
+    case Op::zero_grads:
+      return "zero_grads";
+    case Op::forward:
+      return "forward";
+    case Op::recompute:
+      return "recompute";
+    case Op::loss:
+      return "loss";
+    case Op::backward:
+      return "backward";
+    case Op::add_grads:
+      return "add_grads";
+    case Op::reduce:
+      return "reduce";
+    case Op::reduce_rows:
+      return "reduce_rows";
+    case Op::sum_losses:
+      return "sum_losses";
+    case Op::scan:
+      return "scan";
+    case Op::norm:
+      return "norm";
+    case Op::update:
+      return "update";
+  }
+  return "?";
+}
+
+std::string_view name_of(Lane lane) {
+  switch (lane) {
+    case Lane::compute:
+      return "compute";
+    case Lane::gather:
+      return "gather";
+    case Lane::reduce:
+      return "reduce";
+  }
+  return "?";
+}
+
+std::string describe(const Instruction& in, const UnitTable& units) {
+  std::string text = fmt::format("{} {}", name_of(in.op), units.unit_names[in.layer]);
+  if (in.micro_batch >= 0) text += fmt::format(" mb{}", in.micro_batch);
+  for (const ChunkRange& range : in.chunks) {
+    text += fmt::format(" g{}[{}..{}){}", range.group, range.first, range.first + range.count,
+                        range.accumulate ? "+" : "");
+  }
+  if (in.op == Op::scan || in.op == Op::update || in.op == Op::zero_grads || in.op == Op::add_grads) {
+    text += fmt::format(" g{}", in.target.group);
+  }
+  return text;
+}
+
+std::string describe(const Program& program, const UnitTable& units) {
+  std::string text;
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    const Instruction& in = program.instructions[i];
+    text += fmt::format("{:5} {:<8} {}", i, name_of(in.lane), describe(in, units));
+    for (int wait : in.waits) text += fmt::format(" <-{}", wait);
+    text += '\n';
+  }
+  return text;
+}
+
+ProgramTraffic traffic_of(const Program& program, const UnitTable& units, int world) {
+  ProgramTraffic traffic;
+  for (const Instruction& in : program.instructions) {
+    int64_t pieces = 0;
+    for (const ChunkRange& range : in.chunks) {
+      for (int c = range.first; c < range.first + range.count; ++c) {
+        pieces += units.groups[range.group].partition.chunks()[c].piece;
+      }
+    }
+    const int64_t received = pieces * (world - 1);
+    if (in.op == Op::gather) traffic.gathered += received;
+    if (in.op == Op::reduce) traffic.reduced += program.scatter ? received : 2 * received;
+  }
+  return traffic;
+}
+
+}  // namespace zeno::zero

@@ -1,0 +1,112 @@
+// A training step as data: a flat list of instructions on three lanes, with the memory each one touches.
+//
+// Stages, offload, prefetch, recompute, accumulation and the order of micro-batches are decided by the
+// compiler (compile()) and appear here only as instructions. The executor runs the list, the planner walks
+// it, tests check it, the trace is this list with times. Lanes are in-order queues; `waits` are the only
+// other ordering.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "zeno/device/memory.h"
+#include "zeno/zero/units.h"
+
+namespace zeno::zero {
+
+enum class Lane { compute, gather, reduce };
+inline constexpr int kLanes = 3;
+
+enum class Op {
+  gather,       // assemble chunks of a group from all ranks
+  zero_grads,   // clear a gradient buffer
+  forward,      // a layer over a micro-batch
+  recompute,    // the same again, to fill `saved` before backward
+  loss,         // the last layer: loss and its gradients
+  backward,     // a layer over a micro-batch
+  add_grads,    // one gradient buffer added to another
+  reduce,       // sum chunks of gradients over ranks
+  reduce_rows,  // the same for the touched rows of an embedding
+  sum_losses,   // exact sum of the micro-batches' losses
+  scan,         // sum of squares and non-finite values of a group's own gradients
+  norm,         // combine sums of all ranks: global norm, clip factor, overflow
+  update,       // optimizer step of a group
+};
+std::string_view name_of(Op op);
+std::string_view name_of(Lane lane);
+
+// A stretch of memory that exists from instruction `first` to instruction `last`. Regions of one purpose
+// share a pool; two regions may share bytes when their lives do not meet.
+using RegionId = int;
+inline constexpr RegionId kNoRegion = -1;
+struct Region {
+  Purpose purpose = Purpose::workspace;
+  size_t bytes = 0;
+  int first = 0, last = 0;
+  size_t offset = 0;  // in its pool
+};
+
+// A group's parameters or gradients as an instruction sees them: in a region, or in the group's own storage.
+struct Binding {
+  int group = 0;
+  RegionId region = kNoRegion;
+};
+
+// A run of chunks of a group that takes part in a collective.
+struct ChunkRange {
+  int group = 0;
+  int first = 0, count = 0;     // chunks of the group's partition
+  RegionId region = kNoRegion;  // full buffer of the group; kNoRegion: the group's storage
+  bool accumulate = false;      // reduce: add to what the shard holds
+};
+
+struct Instruction {
+  Op op = Op::forward;
+  Lane lane = Lane::compute;
+  int layer = 0;  // index of the unit it serves
+  int micro_batch = -1;
+  // Activations of forward, recompute, loss and backward.
+  RegionId x = kNoRegion, y = kNoRegion, saved = kNoRegion, workspace = kNoRegion;
+  std::vector<Binding> params, grads;
+  std::vector<ChunkRange> chunks;  // gather, reduce
+  RegionId wire = kNoRegion;       // reduce: copy in the communication dtype
+  Binding target;                  // zero_grads, add_grads (destination), scan, update, reduce_rows
+  RegionId source = kNoRegion;     // add_grads
+  std::vector<int> waits;          // earlier instructions on other lanes
+  bool signals = false;            // some later instruction waits for this one
+};
+
+struct Program {
+  std::vector<Instruction> instructions;
+  std::vector<Region> regions;
+  std::array<size_t, kPurposes> pool_bytes{};
+  nn::Recompute saved_mode =
+      nn::Recompute::none;  // what forward keeps (recompute fills `saved` in this mode)
+  bool scatter = false;     // reductions leave each rank its own shard
+};
+
+// Everything the compiler needs to know about the machine and the batch.
+struct CompileInput {
+  const nn::LayerList& model;
+  const UnitTable& units;
+  const Policy& policy;  // normalized
+  int world = 1;
+  nn::BatchShape shape;  // of one micro-batch
+};
+
+Program compile(const CompileInput& input);
+
+// One line per instruction, for people, for the comparison between ranks and for tests.
+std::string describe(const Program& program, const UnitTable& units);
+std::string describe(const Instruction& instruction, const UnitTable& units);
+
+// Elements a rank must receive from others in one step: (N-1)/N of every padded buffer that is gathered or
+// reduced (an all-reduce counts twice, as reduce-scatter plus all-gather).
+struct ProgramTraffic {
+  int64_t gathered = 0, reduced = 0;
+};
+ProgramTraffic traffic_of(const Program& program, const UnitTable& units, int world);
+
+}  // namespace zeno::zero

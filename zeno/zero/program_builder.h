@@ -1,0 +1,37 @@
+// Collects instructions and regions, then derives what follows from them: how long each region lives (from
+// its first to its last use), where it lies in its pool, and which instructions must wait for which.
+#pragma once
+
+#include <array>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "zeno/zero/program.h"
+
+namespace zeno::zero {
+
+class ProgramBuilder {
+ public:
+  RegionId region(Purpose purpose, size_t bytes);
+  // Returns the index of the instruction.
+  int add(Instruction instruction);
+  // Keeps the region alive up to the instruction added last, so that lanes may overlap.
+  void hold(RegionId region);
+  Program finish();
+
+ private:
+  void place_regions();
+  void derive_waits();
+
+  Program program_;
+};
+
+// Regions that an instruction touches.
+std::vector<RegionId> touched_regions(const Instruction& instruction);
+
+// Storage outside regions that an instruction touches: parameters (0) or gradients (1) of a group, and the
+// step's sums (2, 0).
+std::vector<std::pair<int, int>> touched_storage(const Instruction& instruction);
+
+}  // namespace zeno::zero

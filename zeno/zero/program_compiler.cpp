@@ -1,0 +1,180 @@
+// compile(): walks the schedule once and emits gathers, computation, gradients and the optimizer step.
+#include <map>
+#include <utility>
+
+#include "zeno/base/math.h"
+#include "zeno/zero/gradient_plan.h"
+#include "zeno/zero/program.h"
+#include "zeno/zero/program_builder.h"
+#include "zeno/zero/residency.h"
+#include "zeno/zero/schedule.h"
+
+namespace zeno::zero {
+namespace {
+
+class Compiler {
+ public:
+  explicit Compiler(const CompileInput& input)
+      : input_(input),
+        segments_(make_segments(input)),
+        steps_(make_schedule(input, segments_)),
+        residency_(plan_residency(input, steps_)),
+        gradients_(input, steps_, builder_),
+        resident_(input.units.groups.size(), kNoRegion),
+        segment_of_(input.model.layers.size()) {
+    saved_mode_ =
+        input.policy.recompute == nn::Recompute::selective ? nn::Recompute::selective : nn::Recompute::none;
+    for (int s = 0; s < int(segments_.size()); ++s) {
+      for (int layer = segments_[s].first; layer <= segments_[s].last; ++layer) segment_of_[layer] = s;
+    }
+  }
+
+  Program run() {
+    for (int s = 0; s < int(steps_.size()); ++s) {
+      issue_gathers(s);
+      emit(s);
+      gradients_.after(s);
+    }
+    gradients_.flush();
+    finish_step();
+    Program program = builder_.finish();
+    program.saved_mode = saved_mode_;
+    program.scatter = input_.policy.optimizer == Placement::sharded;
+    return program;
+  }
+
+ private:
+  void issue_gathers(int s) {
+    for (; next_gather_ < residency_.size() && residency_[next_gather_].issue <= s; ++next_gather_) {
+      const Residency& r = residency_[next_gather_];
+      const Group& group = input_.units.groups[r.group];
+      RegionId region = kNoRegion;
+      if (!r.in_storage) {
+        region = builder_.region(Purpose::gathered, size_t(group.padded()) * size_of(input_.policy.compute));
+      }
+      upcoming_[{r.group, r.first}] = region;
+      const auto& chunks = group.partition.chunks();
+      for (int c = 0; c < int(chunks.size());) {
+        ChunkRange range{r.group, c, 0, region, false};
+        int64_t elements = 0;
+        do {
+          elements += chunks[c++].piece * input_.world;
+          ++range.count;
+        } while (c < int(chunks.size()) &&
+                 elements + chunks[c].piece * input_.world <= input_.policy.gather_bucket);
+        Instruction in{.op = Op::gather, .layer = group.unit, .micro_batch = steps_[r.first].micro_batch};
+        in.lane = input_.policy.overlap ? Lane::gather : Lane::compute;
+        in.chunks = {range};
+        builder_.add(std::move(in));
+      }
+    }
+  }
+
+  void emit(int s) {
+    const ComputeStep& step = steps_[s];
+    Instruction in{.op = step.op, .layer = step.layer, .micro_batch = step.micro_batch};
+    for (int group : param_groups(input_, step)) {
+      const auto fresh = upcoming_.find({group, s});
+      if (fresh != upcoming_.end()) resident_[group] = fresh->second;
+      in.params.push_back({group, resident_[group]});
+    }
+    in.grads = gradients_.bind(s);
+    switch (step.op) {
+      case Op::forward:
+        bind_forward(in);
+        break;
+      case Op::recompute:
+        bind_recompute(in);
+        break;
+      case Op::loss:
+        bind_loss(in);
+        break;
+      default:
+        bind_backward(in);
+        break;
+    }
+    builder_.add(std::move(in));
+  }
+
+  size_t activation_bytes() const {
+    return size_t(input_.shape.rows() * input_.model.hidden) * size_of(input_.policy.compute);
+  }
+  RegionId new_activation() { return builder_.region(Purpose::activations, activation_bytes()); }
+  nn::LayerSizes sizes(int layer) const {
+    return input_.model.layers[layer]->sizes(input_.shape, input_.policy.compute, saved_mode_);
+  }
+  // Output of `layer` (-1: the tokens, which are no activation).
+  RegionId output(int layer, int mb) const { return layer < 0 ? kNoRegion : outputs_.at({layer, mb}); }
+
+  void bind_forward(Instruction& in) {
+    in.x = output(in.layer - 1, in.micro_batch);
+    in.y = outputs_[{in.layer, in.micro_batch}] = new_activation();
+    in.workspace = builder_.region(Purpose::workspace, sizes(in.layer).workspace);
+    if (segments_[segment_of_[in.layer]].recompute) return;
+    in.saved = saved_[{in.layer, in.micro_batch}] =
+        builder_.region(Purpose::activations, sizes(in.layer).saved);
+  }
+
+  // The last layer of a segment runs again for what it saves; its output is known not to be needed.
+  void bind_recompute(Instruction& in) {
+    in.x = output(in.layer - 1, in.micro_batch);
+    if (in.layer < segments_[segment_of_[in.layer]].last) {
+      in.y = outputs_[{in.layer, in.micro_batch}] = new_activation();
+    }
+    in.workspace = builder_.region(Purpose::workspace, sizes(in.layer).workspace);
+    in.saved = saved_[{in.layer, in.micro_batch}] =
+        builder_.region(Purpose::activations, sizes(in.layer).saved);
+  }
+
+  // The gradient takes the place of the last activation and flows back through every layer in that region.
+  void bind_loss(Instruction& in) {
+    in.x = in.y = stream_[in.micro_batch] = output(in.layer - 1, in.micro_batch);
+    in.workspace =
+        builder_.region(Purpose::logits, input_.model.loss->workspace(input_.shape, input_.policy.compute));
+  }
+
+  void bind_backward(Instruction& in) {
+    in.x = output(in.layer - 1, in.micro_batch);
+    in.y = stream_.at(in.micro_batch);
+    in.saved = saved_.at({in.layer, in.micro_batch});
+    in.workspace = builder_.region(Purpose::workspace, sizes(in.layer).workspace);
+  }
+
+  void finish_step() {
+    builder_.add({.op = Op::sum_losses, .layer = input_.units.loss_layer()});
+    each_trainable(Op::scan);
+    Instruction norm{.op = Op::norm, .layer = input_.units.loss_layer()};
+    norm.lane = input_.world > 1 && input_.policy.overlap ? Lane::reduce : Lane::compute;
+    builder_.add(std::move(norm));
+    each_trainable(Op::update);
+  }
+
+  void each_trainable(Op op) {
+    for (int g = 0; g < int(input_.units.groups.size()); ++g) {
+      if (!input_.units.groups[g].trainable) continue;
+      Instruction in{.op = op, .layer = input_.units.groups[g].unit};
+      in.target = {g, kNoRegion};
+      builder_.add(std::move(in));
+    }
+  }
+
+  const CompileInput& input_;
+  std::vector<Segment> segments_;
+  std::vector<ComputeStep> steps_;
+  std::vector<Residency> residency_;
+  ProgramBuilder builder_;
+  GradientPlan gradients_;
+  nn::Recompute saved_mode_ = nn::Recompute::none;
+  size_t next_gather_ = 0;
+  std::map<std::pair<int, int>, RegionId> upcoming_;  // (group, first step) → where its gather goes
+  std::vector<RegionId> resident_;                    // of each group now
+  std::vector<int> segment_of_;
+  std::map<std::pair<int, int>, RegionId> outputs_, saved_;  // by (layer, micro-batch)
+  std::map<int, RegionId> stream_;                           // gradient of the activations, by micro-batch
+};
+
+}  // namespace
+
+Program compile(const CompileInput& input) { return Compiler(input).run(); }
+
+}  // namespace zeno::zero

@@ -1,0 +1,75 @@
+#include "zeno/zero/schedule.h"
+
+#include <algorithm>
+
+namespace zeno::zero {
+namespace {
+
+class Scheduler {
+ public:
+  Scheduler(const CompileInput& input, const std::vector<Segment>& segments)
+      : input_(input), segments_(segments) {}
+
+  std::vector<ComputeStep> run() {
+    const int k = input_.policy.micro_batches;
+    if (input_.policy.order == Order::vertical) {
+      pass(0, k);
+    } else {
+      for (int mb = 0; mb < k; ++mb) pass(mb, mb + 1);
+    }
+    return std::move(steps_);
+  }
+
+ private:
+  // All layers forward and backward over micro-batches [begin, end), layer by layer.
+  void pass(int begin, int end) {
+    for (int layer = 0; layer < int(input_.model.layers.size()); ++layer) {
+      for (int mb = begin; mb < end; ++mb) add(Op::forward, layer, mb);
+      ++phase_;
+    }
+    for (int mb = begin; mb < end; ++mb) add(Op::loss, input_.units.loss_layer(), mb);
+    ++phase_;
+    for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
+      for (int mb = begin; mb < end; ++mb) {
+        for (int layer = segment->first; segment->recompute && layer <= segment->last; ++layer) {
+          add(Op::recompute, layer, mb);
+        }
+        for (int layer = segment->last; layer >= segment->first; --layer) add(Op::backward, layer, mb);
+      }
+      ++phase_;
+    }
+  }
+
+  void add(Op op, int layer, int mb) { steps_.push_back({op, layer, mb, phase_}); }
+
+  const CompileInput& input_;
+  const std::vector<Segment>& segments_;
+  std::vector<ComputeStep> steps_;
+  int phase_ = 0;
+};
+
+}  // namespace
+
+std::vector<Segment> make_segments(const CompileInput& input) {
+  const Policy& policy = input.policy;
+  std::vector<Segment> segments;
+  for (int layer = 0; layer < int(input.model.layers.size()); ++layer) {
+    const nn::LayerSizes sizes =
+        input.model.layers[layer]->sizes(input.shape, policy.compute, nn::Recompute::none);
+    const bool recompute = policy.recompute == nn::Recompute::full && sizes.saved > 0;
+    const bool joins = recompute && !segments.empty() && segments.back().recompute &&
+                       layer - segments.back().first < std::max(1, policy.recompute_every);
+    if (joins) {
+      segments.back().last = layer;
+    } else {
+      segments.push_back({layer, layer, recompute});
+    }
+  }
+  return segments;
+}
+
+std::vector<ComputeStep> make_schedule(const CompileInput& input, const std::vector<Segment>& segments) {
+  return Scheduler(input, segments).run();
+}
+
+}  // namespace zeno::zero

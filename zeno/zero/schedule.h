@@ -1,0 +1,28 @@
+// The order of computation in a step: which layer runs over which micro-batch, forward, again, and backward.
+// Knows micro-batch order and recompute; knows nothing of memory or communication.
+#pragma once
+
+#include <vector>
+
+#include "zeno/zero/program.h"
+
+namespace zeno::zero {
+
+struct ComputeStep {
+  Op op = Op::forward;  // forward, recompute, loss, backward
+  int layer = 0;        // units.loss_layer() for loss
+  int micro_batch = 0;
+  // Steps of one phase use the same units: within it nothing is released.
+  int phase = 0;
+};
+
+// Layers [first, last] that are recomputed and run backward together; `first`'s input is their checkpoint.
+struct Segment {
+  int first = 0, last = 0;
+  bool recompute = false;
+};
+
+std::vector<Segment> make_segments(const CompileInput& input);
+std::vector<ComputeStep> make_schedule(const CompileInput& input, const std::vector<Segment>& segments);
+
+}  // namespace zeno::zero

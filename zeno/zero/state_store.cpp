@@ -1,0 +1,92 @@
+#include "zeno/zero/state_store.h"
+
+#include <cstring>
+
+#include "zeno/base/error.h"
+
+namespace zeno::zero {
+namespace {
+
+constexpr std::array kAllStates{State::param, State::grad, State::master, State::first_moment,
+                                State::second_moment};
+
+Purpose purpose_of(State state) {
+  switch (state) {
+    case State::param:
+      return Purpose::parameters;
+    case State::grad:
+      return Purpose::gradients;
+    case State::master:
+      return Purpose::masters;
+    default:
+      return Purpose::moments;
+  }
+}
+
+}  // namespace
+
+StateStore::StateStore(const UnitTable& units, const Policy& policy, int rank)
+    : units_(units), policy_(policy) {
+  ensure(policy.params == Placement::replicated || policy.optimizer == Placement::sharded,
+         "[state] sharded parameters need a sharded optimizer");
+  const bool shard_optimizer = policy.optimizer == Placement::sharded;
+  for (auto& slots : slots_) slots.resize(units.groups.size());
+  for (int g = 0; g < int(units.groups.size()); ++g) {
+    const Group& group = units.groups[g];
+    const bool params_whole = policy.params == Placement::replicated || group.persistent;
+    add_slot(State::param, g, params_whole);
+    owned_.push_back(shard_optimizer ? group.partition.pieces(rank)
+                                     : std::vector<Partition::Piece>{{0, 0, group.layout.size()}});
+    if (!group.trainable) continue;
+    add_slot(State::grad, g, policy.grads == Placement::replicated || group.sparse);
+    if (policy.compute != DType::f32) add_slot(State::master, g, !shard_optimizer);
+    if (policy.moments_first) add_slot(State::first_moment, g, !shard_optimizer);
+    if (policy.moments_second) add_slot(State::second_moment, g, !shard_optimizer);
+    if (policy.compute == DType::f32) slots_[int(State::master)][g] = slot(State::param, g);
+  }
+}
+
+void StateStore::add_slot(State state, int group, bool whole) {
+  const Partition& partition = units_.groups[group].partition;
+  const int64_t count = whole ? partition.padded() : partition.shard();
+  slots_[int(state)][group] = {elements_[int(state)], count, whole};
+  elements_[int(state)] += count;
+}
+
+DType StateStore::dtype(State state) const {
+  if (state == State::param) return policy_.compute;
+  return state == State::grad ? policy_.grad : DType::f32;
+}
+
+void StateStore::book(Ledger& ledger) const {
+  for (State state : kAllStates) {
+    ledger.book(Tier::device, purpose_of(state), size_t(elements_[int(state)]) * size_of(dtype(state)));
+  }
+}
+
+void StateStore::allocate(Ledger& ledger, const Allocator& allocator) {
+  for (State state : kAllStates) {
+    const size_t bytes = size_t(elements_[int(state)]) * size_of(dtype(state));
+    buffers_[int(state)] = Buffer(ledger, Tier::device, purpose_of(state), bytes, allocator);
+    if (bytes > 0) std::memset(buffers_[int(state)].data(), 0, bytes);
+  }
+}
+
+std::byte* StateStore::data(State state, int group) const {
+  const bool alias = state == State::master && policy_.compute == DType::f32;
+  const Buffer& buffer = buffers_[int(alias ? State::param : state)];
+  return buffer.data() + size_t(slot(state, group).offset) * size_of(dtype(state));
+}
+
+std::byte* StateStore::at(State state, int group, const Partition::Piece& piece) const {
+  const int64_t index = slot(state, group).whole ? piece.full : piece.shard;
+  return data(state, group) + size_t(index) * size_of(dtype(state));
+}
+
+size_t StateStore::model_state_bytes() const {
+  size_t bytes = 0;
+  for (State state : kAllStates) bytes += size_t(elements_[int(state)]) * size_of(dtype(state));
+  return bytes;
+}
+
+}  // namespace zeno::zero

@@ -1,0 +1,57 @@
+// The training state one rank keeps between steps: parameters in compute precision, gradients, fp32 masters
+// and moments, each whole or as a shard per group, in one buffer per purpose. In fp32 the masters are the
+// parameters: no second copy. With one rank, shards are the full buffers.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <vector>
+
+#include "zeno/device/buffer.h"
+#include "zeno/zero/units.h"
+
+namespace zeno::zero {
+
+enum class State { param, grad, master, first_moment, second_moment };
+inline constexpr int kStates = 5;
+
+class StateStore {
+ public:
+  StateStore(const UnitTable& units, const Policy& policy, int rank);
+
+  // Books what allocate() will take.
+  void book(Ledger& ledger) const;
+  // Memory starts as zeros. Collective when `allocator` is.
+  void allocate(Ledger& ledger, const Allocator& allocator);
+
+  // Is the state kept whole (element i of the group at index i), or as this rank's shard?
+  bool whole(State state, int group) const { return slot(state, group).whole; }
+  bool exists(State state, int group) const { return slot(state, group).elements > 0; }
+  DType dtype(State state) const;
+  // First element of what this rank keeps of the group.
+  std::byte* data(State state, int group) const;
+  // Where the first element of one of this rank's pieces is kept.
+  std::byte* at(State state, int group, const Partition::Piece& piece) const;
+
+  // The pieces this rank updates: its shard, or everything when the optimizer is replicated.
+  const std::vector<Partition::Piece>& owned(int group) const { return owned_[group]; }
+  // Bytes of parameters + gradients + masters + moments, padding included.
+  size_t model_state_bytes() const;
+
+ private:
+  struct Slot {
+    int64_t offset = 0, elements = 0;
+    bool whole = false;
+  };
+  const Slot& slot(State state, int group) const { return slots_[int(state)][group]; }
+  void add_slot(State state, int group, bool whole);
+
+  const UnitTable& units_;
+  const Policy& policy_;
+  std::array<std::vector<Slot>, kStates> slots_;
+  std::array<int64_t, kStates> elements_{};
+  std::array<Buffer, kStates> buffers_;
+  std::vector<std::vector<Partition::Piece>> owned_;
+};
+
+}  // namespace zeno::zero

@@ -1,0 +1,106 @@
+#include "zeno/zero/units.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "zeno/base/error.h"
+
+namespace zeno::zero {
+namespace {
+
+void add_layer(UnitTable& table, std::map<std::string, int>& index, const std::string& name,
+               const std::vector<nn::Parameter>& params, std::vector<int>& owner) {
+  std::vector<int> used;
+  for (const nn::Parameter& param : params) {
+    const auto [it, fresh] = index.try_emplace(param.name, int(table.params.size()));
+    if (fresh) {
+      table.params.push_back(param);
+      owner.push_back(int(table.unit_names.size()));
+    } else {
+      const nn::Parameter& first = table.params[it->second];
+      ensure(first.rows == param.rows && first.cols == param.cols,
+             "[units] tied parameter {}: got {}×{} in {}, expected {}×{}", param.name, param.rows, param.cols,
+             name, first.rows, first.cols);
+    }
+    used.push_back(it->second);
+  }
+  table.unit_names.push_back(name);
+  table.layer_params.push_back(std::move(used));
+}
+
+// Small tensors first claim the persistence budget, in table order among equals.
+std::vector<bool> choose_persistent(const UnitTable& table, const Policy& policy) {
+  std::vector<bool> persistent(table.params.size(), false);
+  if (policy.params != Placement::sharded) return persistent;
+  std::vector<int> order(table.params.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = int(i);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return table.params[a].count() < table.params[b].count(); });
+  int64_t total = 0;
+  for (int i : order) {
+    const int64_t count = table.params[i].count();
+    if (count > policy.persist_below || total + count > policy.persist_total) break;
+    persistent[i] = true;
+    total += count;
+  }
+  return persistent;
+}
+
+void make_groups(UnitTable& table, const Policy& policy, int world, const std::vector<int>& owner) {
+  const std::vector<bool> persistent = choose_persistent(table, policy);
+  std::map<std::tuple<int, bool, bool, bool>, int> index;
+  table.places.resize(table.params.size());
+  for (size_t i = 0; i < table.params.size(); ++i) {
+    const nn::Parameter& param = table.params[i];
+    const bool sparse = policy.sparse_gradients && param.sparse_rows && param.trainable && world > 1;
+    const auto key = std::tuple(owner[i], !param.trainable, bool(persistent[i]), sparse);
+    const auto [it, fresh] = index.try_emplace(key, int(table.groups.size()));
+    if (fresh) {
+      Group group;
+      group.unit = owner[i];
+      group.trainable = param.trainable;
+      group.persistent = persistent[i];
+      group.sparse = sparse;
+      table.groups.push_back(std::move(group));
+    }
+    Group& group = table.groups[it->second];
+    table.places[i] = {it->second, int(group.layout.tensors().size())};
+    group.layout.add(int(i), param.rows, param.cols);
+  }
+  const int64_t chunk = std::min(policy.reduce_bucket, policy.gather_bucket);
+  for (Group& group : table.groups) group.partition = Partition(group.layout.size(), world, chunk);
+}
+
+}  // namespace
+
+int64_t UnitTable::elements() const {
+  int64_t sum = 0;
+  for (const nn::Parameter& param : params) sum += param.count();
+  return sum;
+}
+
+int64_t UnitTable::trainable_elements() const {
+  int64_t sum = 0;
+  for (const nn::Parameter& param : params) sum += param.trainable ? param.count() : 0;
+  return sum;
+}
+
+UnitTable make_units(const nn::LayerList& model, const Policy& policy, int world) {
+  UnitTable table;
+  std::map<std::string, int> index;
+  std::vector<int> owner;
+  for (const auto& layer : model.layers) add_layer(table, index, layer->name(), layer->parameters(), owner);
+  add_layer(table, index, model.loss->name(), model.loss->parameters(), owner);
+  make_groups(table, policy, world, owner);
+  for (const std::vector<int>& params : table.layer_params) {
+    std::vector<int> groups;
+    for (int p : params) groups.push_back(table.places[p].group);
+    std::sort(groups.begin(), groups.end());
+    groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
+    table.layer_groups.push_back(std::move(groups));
+  }
+  return table;
+}
+
+}  // namespace zeno::zero

@@ -1,0 +1,52 @@
+// The parameter table of a model and its cut into units and groups.
+//
+// A unit is what is gathered together: the parameters that one layer owns. Within a unit, parameters that are
+// treated alike form a group: one flat buffer, one partition. A tied parameter belongs to the first layer
+// that names it; later layers use it there.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "zeno/nn/layer.h"
+#include "zeno/tensor/flat_layout.h"
+#include "zeno/zero/partition.h"
+#include "zeno/zero/policy.h"
+
+namespace zeno::zero {
+
+struct Group {
+  int unit = 0;
+  bool trainable = true;
+  bool persistent = false;  // stays gathered between uses though parameters are sharded
+  bool sparse = false;      // gradients are exchanged row by row
+  FlatLayout layout;        // ids are indices into UnitTable::params
+  Partition partition;
+
+  int64_t padded() const { return partition.padded(); }
+};
+
+// Where a parameter lives: group and index within its layout.
+struct ParamPlace {
+  int group = 0;
+  int tensor = 0;
+};
+
+struct UnitTable {
+  std::vector<nn::Parameter> params;  // table order, tied ones once
+  std::vector<ParamPlace> places;     // of each parameter
+  std::vector<Group> groups;
+  std::vector<std::string> unit_names;  // of each layer, the loss last
+  std::vector<std::vector<int>>
+      layer_params;  // parameter indices a layer uses, in its own order; the loss last
+  std::vector<std::vector<int>> layer_groups;  // groups a layer touches, each once; the loss last
+
+  int loss_layer() const { return int(layer_params.size()) - 1; }
+  int64_t elements() const;  // of all parameters
+  int64_t trainable_elements() const;
+};
+
+UnitTable make_units(const nn::LayerList& model, const Policy& policy, int world);
+
+}  // namespace zeno::zero
