@@ -31,7 +31,7 @@ configure = cmake -S . -B $(1) -G Ninja -DCMAKE_BUILD_TYPE=Release $(2) >$(1).lo
 
 build: packages
 	@$(call configure,$(BUILD),-DZENO_TESTS=OFF -DZENO_BENCH=OFF)
-	@ninja -C $(BUILD) -j $(JOBS) zeno
+	@ninja -C $(BUILD) -j $(JOBS) zeno_cli
 
 demo: build
 	@$(BUILD)/zeno demo

@@ -231,7 +231,7 @@ TEST(Persistence, SmallTensorsStayGatheredWithTheSameBits) {
 // More ranks than some tensors have elements; tiny widths: shards are empty on most ranks.
 TEST(Engine, MoreRanksThanElements) {
   RunSpec spec;
-  spec.shape = {.hidden = 8, .heads = 2, .blocks = 1, .vocab = 5, .max_seq = 32};
+  spec.shape = {.hidden = 16, .heads = 2, .blocks = 1, .vocab = 5, .max_seq = 32};
   spec.batch = {1, 3};
   spec.world = 8;
   const RunResult reference = run_threads(spec);

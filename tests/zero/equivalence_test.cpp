@@ -89,7 +89,7 @@ TEST_P(Equivalence, FourMicroBatchesInVerticalOrder) {
   RunSpec horizontal = base;
   horizontal.policy.order = Order::horizontal;
   const RunResult one_by_one = run_threads(horizontal);
-  if (GetParam().family == Family::llama) EXPECT_EQ(one_by_one, reference);
+  EXPECT_TRUE(one_by_one == reference || GetParam().family != Family::llama);
   apply_stage(horizontal.policy, 1);
   EXPECT_EQ(run_threads(horizontal), one_by_one);
 }

@@ -176,7 +176,9 @@ TEST(Program, PrefetchIsBoundedByBytes) {
     const Compiled c = compile_tiny(Family::llama, policy, 2, {2, 12}, size);
     const size_t bytes = c.program.pool_bytes[int(Purpose::gathered)];
     EXPECT_GE(bytes, size_t(depth + 1) * size_t(block) * 4);
-    EXPECT_LE(bytes, size_t(depth) * size_t(block) * 4 + largest);
+    // Packing may lose the room of a small unit (embedding or head) between two large ones.
+    const size_t small = size_t(c.units.groups[0].padded()) * 4;
+    EXPECT_LE(bytes, size_t(depth) * size_t(block) * 4 + largest + small);
     policy.max_live = block;  // no room to run ahead
     const Compiled capped = compile_tiny(Family::llama, policy, 2, {2, 12}, size);
     EXPECT_EQ(capped.program.pool_bytes[int(Purpose::gathered)], gathered);

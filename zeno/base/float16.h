@@ -27,8 +27,32 @@ struct F16 {
   uint16_t bits = 0;
 
   F16() = default;
-  explicit F16(float value) : bits(std::bit_cast<uint16_t>(static_cast<_Float16>(value))) {}
-  explicit operator float() const { return static_cast<float>(std::bit_cast<_Float16>(bits)); }
+  // In integers, because clang 14 (the fuzzers) has no _Float16; gives its bits.
+  explicit F16(float value) {
+    const uint32_t u = std::bit_cast<uint32_t>(value);
+    const uint32_t sign = (u >> 16) & 0x8000u, magnitude = u & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) {
+      bits = uint16_t(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));  // keep NaN a quiet NaN
+    } else if (magnitude >= 0x47800000u) {
+      bits = uint16_t(sign | 0x7c00u);
+    } else if (magnitude >= 0x38800000u) {
+      bits = uint16_t(sign | ((magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1)) >> 13));
+    } else {
+      // Subnormal: adding 0.5 lets the float unit round at the right bit.
+      const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
+      bits = uint16_t(sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000u));
+    }
+  }
+  explicit operator float() const {
+    const uint32_t sign = uint32_t(bits & 0x8000u) << 16, exponent = (bits >> 10) & 0x1fu, fraction = bits & 0x3ffu;
+    if (exponent == 0) {
+      const float magnitude = float(fraction) * 0x1p-24f;
+      return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(magnitude));
+    }
+    const uint32_t quiet = exponent == 31 && fraction != 0 ? 0x400000u : 0;
+    const uint32_t wide = exponent == 31 ? 0xffu : exponent + 112;
+    return std::bit_cast<float>(sign | (wide << 23) | (fraction << 13) | quiet);
+  }
 };
 
 static_assert(sizeof(BF16) == 2 && sizeof(F16) == 2);

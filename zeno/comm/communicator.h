@@ -1,16 +1,17 @@
 // Collectives between the ranks of a world, on bytes + dtype + stream. Knows nothing of tensors of a model.
 //
-// Every call is async: it is queued on `stream` and done when the stream has passed it. Buffers must stay valid and
-// untouched until then. All ranks must issue the same calls in the same order on a communicator; calls on different
-// communicators are independent (one for gathers, one for reduces, so that neither queues behind the other).
-// Each call carries a batch of parts, executed as one operation with one rendezvous, and the name of the unit it
-// serves, which appears in errors, the flight recorder and the trace. Parts with count 0 are allowed.
+// Every call is async: it is queued on `stream` and done when the stream has passed it. Buffers must stay
+// valid and untouched until then. All ranks must issue the same calls in the same order on a communicator;
+// calls on different communicators are independent (one for gathers, one for reduces, so that neither queues
+// behind the other). Each call carries a batch of parts, executed as one operation with one rendezvous, and
+// the name of the unit it serves, which appears in errors, the flight recorder and the trace. Parts with
+// count 0 are allowed.
 //
-// Sums are taken in fp32 over ranks in a balanced binary tree: ranks [0, n) split at the largest power of two below
-// n, recursively. The result depends only on the values and the world size.
+// Sums are taken in fp32 over ranks in a balanced binary tree: ranks [0, n) split at the largest power of two
+// below n, recursively. The result depends only on the values and the world size.
 //
-// A call that outlives the deadline, or meets a rank that failed, throws Error(peer) on the stream, naming the rank,
-// the operation and the unit.
+// A call that outlives the deadline, or meets a rank that failed, throws Error(peer) on the stream, naming
+// the rank, the operation and the unit.
 #pragma once
 
 #include <cstddef>
@@ -31,9 +32,10 @@ struct Part {
   int64_t count = 0;  // elements; its meaning is given with each call
 };
 
-// What an instance has moved so far, in bytes this rank sent to others (equal to what it received).
+// What an instance has moved so far, in bytes this rank sent to others (equal to what it received): the sums
+// of cost.h.
 struct Traffic {
-  int64_t gathered = 0;   // all_gather, broadcast
+  int64_t gathered = 0;   // all_gather, broadcast (a rank other than the root: what it received)
   int64_t reduced = 0;    // reduce_scatter, all_reduce
   int64_t exchanged = 0;  // all_to_all, send
   int64_t calls = 0;
@@ -48,25 +50,33 @@ class Communicator {
 
   // recv holds size()·count elements; rank r's count elements land at recv + r·count.
   // In place when send == recv + rank·count.
-  virtual void all_gather(StreamRef stream, std::span<const Part> parts, DType dtype, std::string_view unit) = 0;
+  virtual void all_gather(StreamRef stream, std::span<const Part> parts, DType dtype,
+                          std::string_view unit) = 0;
 
-  // send holds size()·count elements; recv (count elements of recv_dtype) gets the sum of everybody's slice rank().
-  // accumulate: recv (fp32) += sum instead. In place when recv == send + rank·count and the dtypes are equal.
+  // send holds size()·count elements; recv (count elements of recv_dtype) gets the sum of everybody's slice
+  // rank(). accumulate: recv (fp32) += sum instead. In place when recv == send + rank·count and the dtypes
+  // are equal.
   virtual void reduce_scatter(StreamRef stream, std::span<const Part> parts, DType dtype, DType recv_dtype,
                               bool accumulate, std::string_view unit) = 0;
 
-  // send and recv hold count elements each; every rank gets the same sum, bit by bit. In place when send == recv.
-  virtual void all_reduce(StreamRef stream, std::span<const Part> parts, DType dtype, std::string_view unit) = 0;
+  // send and recv hold count elements each; every rank gets the same sum, bit by bit. In place when send ==
+  // recv.
+  virtual void all_reduce(StreamRef stream, std::span<const Part> parts, DType dtype,
+                          std::string_view unit) = 0;
 
-  // count elements of root's `send` land in everybody's `recv` (root's too). In place when send == recv on root.
+  // count elements of root's `send` land in everybody's `recv` (root's too). In place when send == recv on
+  // root.
   virtual void broadcast(StreamRef stream, std::span<const Part> parts, DType dtype, int root,
                          std::string_view unit) = 0;
 
   // send and recv hold size()·count elements: slice p of send goes to rank p, slice p of recv came from p.
   // Never in place.
-  virtual void all_to_all(StreamRef stream, std::span<const Part> parts, DType dtype, std::string_view unit) = 0;
+  virtual void all_to_all(StreamRef stream, std::span<const Part> parts, DType dtype,
+                          std::string_view unit) = 0;
 
-  // Point to point; matched in order per (sender, receiver) pair.
+  // Point to point; matched in order per (sender, receiver) pair, independent of collectives. A send may wait
+  // for its receive (small messages do not): ranks that send to each other use two streams, or one of them
+  // receives first.
   virtual void send(StreamRef stream, const std::byte* data, int64_t count, DType dtype, int to,
                     std::string_view unit) = 0;
   virtual void recv(StreamRef stream, std::byte* data, int64_t count, DType dtype, int from,

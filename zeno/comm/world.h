@@ -1,4 +1,9 @@
 // The ranks of a job as one of them sees it: who am I, how do I talk, and what happens when somebody fails.
+//
+// Ranks are threads of this process, processes of this host, or processes of several hosts; the calls are the
+// same. Calls that are collective must be made by all ranks in the same order. A World must outlive its
+// communicators and the buffers of its allocator; queued operations must be done (or their streams gone)
+// before buffers go. Thread rule: fail() from any thread; the other calls from one thread of the rank.
 #pragma once
 
 #include <chrono>
@@ -6,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "zeno/comm/communicator.h"
 #include "zeno/device/buffer.h"
@@ -15,6 +21,10 @@ namespace zeno::comm {
 struct WorldOptions {
   std::chrono::milliseconds deadline{std::chrono::minutes(10)};  // longest a rank waits in one collective
   int flight_records = 256;                                      // last operations kept per rank
+  // Shared memory per rank and communicator, in two areas, for buffers that peers cannot address and for
+  // messages between hosts. Touched only when such buffers take part.
+  size_t staging_bytes = size_t(4) << 20;
+  int ranks_per_host = 0;  // 0: ask the system; for tests: rank r lives on host r / ranks_per_host (MPI only)
 };
 
 class World {
@@ -29,38 +39,50 @@ class World {
   // A new communicator over all ranks. Collective: all ranks create theirs in the same order.
   virtual std::unique_ptr<Communicator> communicator(std::string_view name) = 0;
 
-  // Memory for buffers that take part in collectives, so that ranks of one host read each other's without a copy.
-  // Collective: all ranks allocate in the same order (sizes may differ). Other memory works too, through staging.
+  // Memory for buffers that take part in collectives, so that ranks of one host read each other's without a
+  // copy. Not collective. Other memory works too, through staging.
   virtual Allocator allocator() = 0;
 
-  // Tells every rank that this one has failed; their pending and later collectives throw Error(peer) with `reason`.
-  // Never throws, never blocks.
+  // Tells every rank that this one has failed; their pending and later collectives throw Error(peer) with
+  // `reason`. Never throws, never blocks.
   virtual void fail(std::string_view reason) noexcept = 0;
 
   // Blocking exchange of small values, for start-up: returns the bytes of all ranks, in order.
   virtual std::vector<std::string> exchange(std::string_view bytes) = 0;
+
+  // The last operations of this rank, a line each, oldest first.
+  virtual std::string flight_records() const = 0;
+
+  // Collective: the job went well and nobody needs the others any more. Waits for all ranks; nothing may be
+  // called afterwards. Processes under MPI must call it; after a failure it is left out.
+  virtual void finish() = 0;
 };
 
-// Throws Error(peer) on every rank, naming the first rank that differs, unless all ranks give the same `value`.
-// `what` says what is compared, `describe(rank-local)` is printed for both sides.
+// Throws Error(peer) on every rank, naming the first rank that differs, unless all ranks give the same
+// `value`. `what` says what is compared; both values are printed (cut when long). Collective.
 void check_same(World& world, std::string_view what, std::string_view value);
 
 // World of one.
 std::unique_ptr<World> make_self_world();
 
-// Runs `body` on `ranks` threads of this process, each with its World. Returns when all have returned; when any
-// throws, the others are failed, and the first original error is rethrown (an Error(peer) that only reports it is
-// not original).
+// Runs `body` on `ranks` threads of this process, each with its World. Returns when all have returned; when
+// any throws, the others are failed, and the first original error is rethrown (an Error(peer) that only
+// reports it is not original).
 void run_thread_ranks(int ranks, const WorldOptions& options, const std::function<void(World&)>& body);
 
-// Processes started by mpirun, srun or a torchrun-like launcher: is_mpi_launch() looks at the launcher's variables
-// only. The MPI world initialises MPI on first use.
+// What the launcher's variables say about this process; looks at nothing else.
 struct LaunchInfo {
   int rank = 0, size = 1, local_rank = 0, local_size = 1;
   std::string launcher;  // "mpirun", "slurm", "torchrun", "" = started by hand
 };
 LaunchInfo launch_info();
+
+// Was this program built with MPI?
 bool mpi_available();
+// One rank per process, started by mpirun or srun. Initialises MPI; one such world per process.
 std::unique_ptr<World> make_mpi_world(const WorldOptions& options);
+// The twin of run_thread_ranks: runs `body` as this process's rank and finishes the world; when it throws,
+// the other ranks are told, and the error is rethrown.
+void run_mpi_rank(const WorldOptions& options, const std::function<void(World&)>& body);
 
 }  // namespace zeno::comm

@@ -1,0 +1,37 @@
+#include "failing_world.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "contract_support.h"
+
+namespace zeno::comm::contract {
+
+void fail_in(World& world, std::string_view way) {
+  const auto comm = world.communicator("reduce");
+  const bool culprit = world.rank() == world.size() - 1;
+  const int64_t count = way == "reading" ? 600'000 : 1000;
+  Bytes send = filled_periodic(world, Memory::shared, world.size() * count, DType::f32, 1);
+  Bytes recv(world, Memory::shared, size_t(world.size() * count) * 4);
+  Stream stream = make_stream(world, "reduce");
+  Part part{send.data(), recv.data(), count};
+  for (int op = 0; op < 50; ++op) {
+    if (op == 2 && culprit) {
+      if (way == "throw" || way == "reading") fail(ErrorKind::data, "row 7 of train.jsonl is broken");
+      if (way == "kill") raise(SIGKILL);
+      if (way == "stall") std::this_thread::sleep_for(std::chrono::milliseconds(900));
+      if (way == "mismatch-op") comm->all_gather(stream, {&part, 1}, DType::f32, "blocks.2");
+      if (way == "mismatch-count") part.count -= 1;
+    }
+    const bool other_unit = op == 2 && culprit && way == "mismatch-unit";
+    const std::string unit = other_unit ? "head" : fmt::format("blocks.{}", op);
+    comm->reduce_scatter(stream, {&part, 1}, DType::f32, DType::f32, false, unit);
+    if (way != "reading") stream.synchronize();
+  }
+  stream.synchronize();
+}
+
+}  // namespace zeno::comm::contract

@@ -1,0 +1,15 @@
+// Ways in which a world goes wrong, as a body for one rank; used with threads and with processes.
+#pragma once
+
+#include <string_view>
+
+#include "zeno/comm/world.h"
+
+namespace zeno::comm::contract {
+
+// `way`: mismatch-op, mismatch-count, mismatch-unit, throw, stall, kill (processes only), reading (the last
+// rank fails while the others read its memory). The last rank does it, in operation 3 on 'reduce', unit
+// blocks.2. The others throw Error(peer).
+void fail_in(World& world, std::string_view way);
+
+}  // namespace zeno::comm::contract

@@ -1,0 +1,48 @@
+// One rank of the MPI tests, started by mpirun (mpi_world_test.cpp).
+//   test_comm_mpi contract RANKS_PER_HOST       runs the contract suite
+//   test_comm_mpi WAY RANKS_PER_HOST [DEADLINE] fails in one of the ways of failing_world.h; exits as the
+//   command line
+//                                               would, and says so
+#include <fmt/core.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "communicator_contract.h"
+#include "failing_world.h"
+#include "zeno/base/error.h"
+#include "zeno/base/log.h"
+
+int main(int argc, char** argv) {
+  using namespace zeno;
+  using namespace zeno::comm;
+  if (argc < 3) return 2;
+  const std::string way = argv[1];
+  WorldOptions options;
+  options.ranks_per_host = std::atoi(argv[2]);
+  options.deadline = std::chrono::milliseconds(argc > 3 ? std::atoi(argv[3]) : 60'000);
+  options.staging_bytes = 64 << 10;  // small, so that the tests go through many chunks
+  const int rank = launch_info().rank;
+  set_log_level(LogLevel::error);
+  const char* at = "the start";
+  try {
+    run_mpi_rank(options, [&](World& world) {
+      if (way != "contract") {
+        at = way.c_str();
+        return contract::fail_in(world, way);
+      }
+      for (const contract::Case& test : contract::cases()) {
+        at = test.name;
+        test.run(world);
+      }
+    });
+    fmt::print("rank {} is done\n", rank);
+    return 0;
+  } catch (const Error& error) {
+    fmt::print("rank {} exits with {}: {} [{}]\n", rank, exit_code(error.kind()), error.what(), at);
+    return exit_code(error.kind());
+  } catch (const std::exception& error) {
+    fmt::print("rank {} exits with 1: {} [{}]\n", rank, error.what(), at);
+    return 1;
+  }
+}

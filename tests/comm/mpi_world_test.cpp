@@ -1,0 +1,146 @@
+// Starts test_comm_mpi under mpirun and reads what its ranks say.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <string>
+
+#include "zeno/comm/world.h"
+
+namespace zeno::comm {
+namespace {
+
+struct Result {
+  int status = 0;
+  std::string output;
+  double seconds = 0;
+};
+
+Result mpirun(int ranks, const std::string& arguments, const std::string& flags = "") {
+  const std::string command = fmt::format(
+      "timeout 100 mpirun --allow-run-as-root --oversubscribe --mca btl self,vader,tcp --mca "
+      "btl_vader_single_copy_mechanism none {} -n {} {}/tests/test_comm_mpi {} 2>&1",
+      flags, ranks, ZENO_BINARY_DIR, arguments);
+  const auto begin = std::chrono::steady_clock::now();
+  Result result;
+  FILE* pipe = popen(command.c_str(), "r");
+  std::array<char, 4096> buffer;
+  while (const size_t got = fread(buffer.data(), 1, buffer.size(), pipe))
+    result.output.append(buffer.data(), got);
+  result.status = WEXITSTATUS(pclose(pipe));
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return result;
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// The line that begins with `start`, or "".
+std::string line_of(const std::string& text, const std::string& start) {
+  const size_t begin = text.find(start);
+  return begin == std::string::npos ? "" : text.substr(begin, text.find('\n', begin) - begin);
+}
+
+class Mpi : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!mpi_available()) GTEST_SKIP() << "built without MPI";
+  }
+};
+
+struct Shape {
+  int ranks, ranks_per_host;
+};
+class MpiContract : public Mpi, public ::testing::WithParamInterface<Shape> {};
+INSTANTIATE_TEST_SUITE_P(Shapes, MpiContract,
+                         ::testing::Values(Shape{1, 0}, Shape{2, 0}, Shape{3, 0}, Shape{4, 0}, Shape{5, 0},
+                                           Shape{2, 1}, Shape{3, 2}, Shape{4, 2}),
+                         [](const auto& test) {
+                           return fmt::format("{}_ranks_{}_per_host", test.param.ranks,
+                                              test.param.ranks_per_host);
+                         });
+
+TEST_P(MpiContract, Holds) {
+  const Result result = mpirun(GetParam().ranks, fmt::format("contract {}", GetParam().ranks_per_host));
+  EXPECT_EQ(result.status, 0) << result.output;
+  for (int r = 0; r < GetParam().ranks; ++r) {
+    EXPECT_TRUE(has(result.output, fmt::format("rank {} is done", r))) << result.output;
+  }
+}
+
+// Ranks 0..2 must say the same kind of thing about rank 3, wherever they live.
+void expect_told(const Result& result, const std::string& text) {
+  for (int r = 0; r < 3; ++r) {
+    const std::string line = line_of(result.output, fmt::format("rank {} exits with", r));
+    EXPECT_TRUE(has(line, "exits with 6: ")) << result.output;
+    EXPECT_TRUE(has(line, text)) << result.output;
+    EXPECT_TRUE(has(line, "this rank was in reduce_scatter of unit blocks.2 (operation 3 on 'reduce')"))
+        << line;
+  }
+}
+
+constexpr const char* kLetOthersSpeak =
+    "--enable-recovery";  // mpirun kills all when one dies, unless told not to
+
+TEST_F(Mpi, KilledRankIsNamed) {
+  for (const int per_host : {0, 2}) {
+    const Result result = mpirun(4, fmt::format("kill {}", per_host), kLetOthersSpeak);
+    EXPECT_LT(result.seconds, 10);
+    expect_told(result, "rank 3 failed: its process (");
+  }
+}
+
+// Nobody of its host is left to tell: the deadline decides.
+TEST_F(Mpi, KilledRankThatWasAloneOnItsHost) {
+  const Result result = mpirun(4, "kill 1 1500", kLetOthersSpeak);
+  EXPECT_LT(result.seconds, 10);
+  for (int r = 0; r < 3; ++r) {
+    const std::string line = line_of(result.output, fmt::format("rank {} exits with", r));
+    EXPECT_TRUE(has(line, "exits with 6: ") && has(line, "with rank 3 are open")) << result.output;
+  }
+}
+
+TEST_F(Mpi, ThrowIsToldOnEveryHost) {
+  for (const int per_host : {0, 2}) {
+    const Result result = mpirun(4, fmt::format("throw {}", per_host), kLetOthersSpeak);
+    expect_told(result, "rank 3 failed: row 7 of train.jsonl is broken");
+    EXPECT_TRUE(has(result.output, "rank 3 exits with 3: row 7")) << result.output;
+  }
+}
+
+// Without help of mpirun's flags: a failing rank waits for the others of its host before it goes.
+TEST_F(Mpi, OthersSpeakBeforeTheLauncherEndsThem) {
+  const Result result = mpirun(4, "throw 0");
+  EXPECT_NE(result.status, 0);
+  expect_told(result, "rank 3 failed: row 7 of train.jsonl is broken");
+}
+
+TEST_F(Mpi, StallIsNamed) {
+  expect_told(mpirun(4, "stall 0 300", kLetOthersSpeak),
+              "nothing moved for 300 ms: rank 3 has not arrived (last completed there: operation 2");
+  const Result apart = mpirun(2, "stall 1 300", kLetOthersSpeak);
+  EXPECT_TRUE(has(line_of(apart.output, "rank 0 exits with 6"), "messages with rank 1 are open"))
+      << apart.output;
+}
+
+TEST_F(Mpi, MismatchIsNamed) {
+  for (const int per_host : {0, 2}) {
+    expect_told(mpirun(4, fmt::format("mismatch-unit {}", per_host), kLetOthersSpeak),
+                "rank 3 issued reduce_scatter of unit head");
+  }
+}
+
+TEST_F(Mpi, TorchrunWithoutMpiIsExplained) {
+  const std::string command = fmt::format(
+      "RANK=0 WORLD_SIZE=2 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 {}/tests/test_comm_mpi "
+      "contract 0 2>&1",
+      ZENO_BINARY_DIR);
+  FILE* pipe = popen(command.c_str(), "r");
+  std::array<char, 2000> buffer{};
+  const size_t got = fread(buffer.data(), 1, buffer.size() - 1, pipe);
+  EXPECT_EQ(WEXITSTATUS(pclose(pipe)), 2);
+  EXPECT_TRUE(has(std::string(buffer.data(), got), "start with mpirun -n 2 or srun")) << buffer.data();
+}
+
+}  // namespace
+}  // namespace zeno::comm

@@ -1,0 +1,171 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <mutex>
+
+#include "failing_world.h"
+#include "zeno/base/error.h"
+
+namespace zeno::comm {
+namespace {
+
+struct Outcome {
+  std::vector<std::string> messages;  // what each rank saw, "" for none
+  std::string rethrown;
+  ErrorKind kind = ErrorKind::internal;
+};
+
+Outcome run_failing(int ranks, std::string_view way, const WorldOptions& options) {
+  Outcome outcome;
+  outcome.messages.resize(size_t(ranks));
+  try {
+    run_thread_ranks(ranks, options, [&](World& world) {
+      try {
+        contract::fail_in(world, way);
+      } catch (const std::exception& error) {
+        outcome.messages[size_t(world.rank())] = error.what();
+        throw;
+      }
+    });
+  } catch (const Error& error) {
+    outcome.rethrown = error.what();
+    outcome.kind = error.kind();
+  }
+  return outcome;
+}
+
+bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+class ThreadFailure : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, ThreadFailure, ::testing::Values(2, 3, 4));
+
+TEST_P(ThreadFailure, ThrowIsToldToTheOthersAndRethrown) {
+  const int n = GetParam();
+  const Outcome outcome = run_failing(n, "throw", {.deadline = std::chrono::seconds(30)});
+  EXPECT_EQ(outcome.rethrown, "row 7 of train.jsonl is broken");
+  EXPECT_EQ(outcome.kind, ErrorKind::data);
+  for (int r = 0; r + 1 < n; ++r) {
+    EXPECT_EQ(
+        outcome.messages[size_t(r)],
+        fmt::format(
+            "[comm] rank {} failed: row 7 of train.jsonl is broken; this rank was in reduce_scatter of unit "
+            "blocks.2 (operation 3 on 'reduce')",
+            n - 1));
+  }
+}
+
+TEST_P(ThreadFailure, StallNamesTheRankItsLastOperationAndOurs) {
+  const int n = GetParam();
+  const Outcome outcome = run_failing(n, "stall", {.deadline = std::chrono::milliseconds(300)});
+  EXPECT_EQ(outcome.kind, ErrorKind::peer);
+  for (const std::string& message : outcome.messages) {
+    EXPECT_TRUE(
+        has(message, fmt::format("nothing moved for 300 ms: rank {} has not arrived (last completed there: "
+                                 "operation 2, reduce_scatter of unit blocks.1)",
+                                 n - 1)))
+        << message;
+    EXPECT_TRUE(has(message, "this rank was in reduce_scatter of unit blocks.2 (operation 3 on 'reduce')"))
+        << message;
+  }
+}
+
+TEST_P(ThreadFailure, MismatchSaysWhoIssuedWhatOnAllRanks) {
+  const int n = GetParam();
+  for (const auto& [way, text] :
+       {std::pair{"mismatch-op", "all_gather of unit blocks.2 (1 part, 1000 fp32 elements)"},
+        std::pair{"mismatch-count", "reduce_scatter of unit blocks.2 (1 part, 999 fp32"},
+        std::pair{"mismatch-unit", "reduce_scatter of unit head (1 part, 1000 fp32"}}) {
+    const Outcome outcome = run_failing(n, way, {.deadline = std::chrono::seconds(30)});
+    EXPECT_EQ(outcome.kind, ErrorKind::peer);
+    for (const std::string& message : outcome.messages) {
+      EXPECT_TRUE(has(message, "the ranks disagree on 'reduce'")) << message;
+      EXPECT_TRUE(has(message, fmt::format("rank {} issued {}", n - 1, text))) << message;
+      EXPECT_TRUE(
+          has(message, "issued reduce_scatter of unit blocks.2 (1 part, 1000 fp32 elements) as operation 3"))
+          << message;
+    }
+  }
+}
+
+// The failing rank frees its buffers while others read them: under ASan this must stay quiet.
+TEST_P(ThreadFailure, NobodyReadsTheMemoryOfARankThatLeft) {
+  for (int round = 0; round < 2; ++round) {
+    const Outcome outcome = run_failing(GetParam(), "reading", {.deadline = std::chrono::seconds(30)});
+    EXPECT_EQ(outcome.rethrown, "row 7 of train.jsonl is broken");
+  }
+}
+
+TEST(ThreadFailure, ErrorsThatAreNotOursComeThrough) {
+  EXPECT_THROW(run_thread_ranks(2, {},
+                                [](World& world) {
+                                  if (world.rank() == 1) throw std::bad_alloc();
+                                  world.exchange("x");
+                                }),
+               std::bad_alloc);
+}
+
+TEST(ThreadFailure, FailWithoutThrowingEndsTheOthers) {
+  std::mutex mutex;
+  std::string message;
+  EXPECT_THROW(run_thread_ranks(2, {},
+                                [&](World& world) {
+                                  if (world.rank() == 1) return world.fail("asked to stop");
+                                  try {
+                                    world.exchange("x");
+                                  } catch (const Error& error) {
+                                    const std::scoped_lock lock(mutex);
+                                    message = error.what();
+                                    throw;
+                                  }
+                                }),
+               Error);
+  EXPECT_TRUE(has(message, "rank 1 failed: asked to stop")) << message;
+}
+
+TEST(ThreadFailure, StreamsCarryTheErrorToWhoWaits) {
+  std::atomic<int> caught = 0;
+  EXPECT_THROW(run_thread_ranks(2, {.deadline = std::chrono::milliseconds(200)},
+                                [&](World& world) {
+                                  const auto comm = world.communicator("gather");
+                                  Stream a({.name = "a"}), b({.name = "b"});
+                                  if (world.rank() == 0) comm->barrier(a, "unit");
+                                  Event event;
+                                  event.record(a);
+                                  b.ref().wait(event);
+                                  try {
+                                    b.synchronize();
+                                  } catch (const Error& error) {
+                                    caught += error.kind() == ErrorKind::peer;
+                                    throw;
+                                  }
+                                }),
+               Error);
+  EXPECT_EQ(caught, 1);
+}
+
+TEST(ThreadFailure, MessagesThatDoNotMatchAreAnError) {
+  std::atomic<int> told = 0;
+  EXPECT_THROW(run_thread_ranks(2, {.deadline = std::chrono::seconds(10)},
+                                [&](World& world) {
+                                  const auto comm = world.communicator("pipe");
+                                  Stream stream({.name = "s"});
+                                  std::vector<std::byte> data(400);
+                                  try {
+                                    if (world.rank() == 0) {
+                                      comm->send(stream, data.data(), 100, DType::f32, 1, "act");
+                                      comm->barrier(stream, "act");
+                                    } else {
+                                      comm->recv(stream, data.data(), 99, DType::f32, 0, "act");
+                                    }
+                                    stream.synchronize();
+                                  } catch (const Error& error) {
+                                    told += has(error.what(), "ranks 0 and 1 disagree on 'pipe'");
+                                    throw;
+                                  }
+                                }),
+               Error);
+  EXPECT_EQ(told, 2);
+}
+
+}  // namespace
+}  // namespace zeno::comm

@@ -1,0 +1,267 @@
+#include "zeno/train/config_resolve.h"
+
+#include <gtest/gtest.h>
+
+#include "zeno/base/error.h"
+
+namespace zeno::train {
+namespace {
+
+ParsedConfig parse(std::string_view text, std::vector<FlagOverride> flags = {}) {
+  return parse_config({parse_relaxed_json(text, "ds.json"), "ds.json"}, flags, {.allow_offload = true});
+}
+
+bool fails(std::string_view text) {
+  try {
+    parse(text);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    return true;
+  }
+  return false;
+}
+
+// {train, micro, accumulation} after resolving, or zeros when refused.
+std::array<int64_t, 3> batch(int64_t train, int64_t micro, int64_t accum, int64_t world) {
+  TrainConfig config;
+  config.batch = {train, micro, accum};
+  try {
+    resolve_batch(config, world);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    return {0, 0, 0};
+  }
+  return {config.batch.train_batch, config.batch.micro_batch, config.batch.grad_accum};
+}
+
+using Trio = std::array<int64_t, 3>;
+
+TEST(BatchTrio, Rule) {
+  EXPECT_EQ(batch(32, 16, 1, 2), (Trio{32, 16, 1}));
+  EXPECT_EQ(batch(32, 8, 2, 2), (Trio{32, 8, 2}));
+  EXPECT_EQ(batch(33, 17, 2, 2), (Trio{0, 0, 0}));
+  EXPECT_EQ(batch(32, 18, 1, 2), (Trio{0, 0, 0}));
+  EXPECT_EQ(batch(32, 0, 0, 2), (Trio{32, 16, 1}));
+  EXPECT_EQ(batch(0, 16, 0, 2), (Trio{32, 16, 1}));
+  EXPECT_EQ(batch(0, 0, 4, 2), (Trio{0, 0, 0}));
+  EXPECT_EQ(batch(0, 0, 0, 2), (Trio{0, 0, 0}));
+  EXPECT_EQ(batch(-4, 0, 0, 2), (Trio{0, 0, 0}));
+  EXPECT_EQ(batch(3, 0, 0, 2), (Trio{0, 0, 0}));
+  EXPECT_EQ(batch(1, 0, 0, 2), (Trio{0, 0, 0}));
+  EXPECT_EQ(batch(32, 0, 5, 2), (Trio{0, 0, 0}));
+}
+
+TEST(BatchTrio, AnyTwoGiveTheThird) {
+  for (int64_t world = 1; world <= 5; ++world) {
+    for (int64_t micro = 1; micro <= 6; ++micro) {
+      for (int64_t accum = 1; accum <= 6; ++accum) {
+        const int64_t train = micro * accum * world;
+        const Trio all{train, micro, accum};
+        EXPECT_EQ(batch(train, micro, 0, world), all);
+        EXPECT_EQ(batch(train, 0, accum, world), all);
+        EXPECT_EQ(batch(0, micro, accum, world), all);
+        EXPECT_EQ(batch(train, micro, accum, world), all);
+        if (world * accum > 1) {
+          EXPECT_EQ(batch(train + 1, 0, accum, world), (Trio{0, 0, 0}));
+        }
+      }
+    }
+  }
+}
+
+TEST(BatchTrio, AutoDefaultsAndFlags) {
+  ParsedConfig none = load_config("", {});
+  resolve_batch(none, 3);
+  EXPECT_EQ(none.config.batch.train_batch, 3);
+
+  ParsedConfig automatic = parse(R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
+                                     "gradient_accumulation_steps": "auto"})",
+                                 {{"train_micro_batch_size_per_gpu", "2", "--micro-batch"}});
+  resolve_batch(automatic, 4);
+  EXPECT_EQ(automatic.config.batch.train_batch, 8);
+
+  ParsedConfig missing = parse("{}");
+  EXPECT_THROW(resolve_batch(missing, 1), Error);
+
+  // The flag wins: the file's train_batch_size makes room.
+  ParsedConfig flag = parse(R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 8,
+                                "gradient_accumulation_steps": 2})",
+                            {{"gradient_accumulation_steps", "4", "--grad-accum"}});
+  resolve_batch(flag, 2);
+  EXPECT_EQ(flag.config.batch.train_batch, 64);
+  EXPECT_EQ(flag.warnings.size(), 1u);
+  // Without a flag the mismatch is an error.
+  ParsedConfig mismatch = parse(
+      R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 8, "gradient_accumulation_steps": 2})");
+  try {
+    resolve_batch(mismatch, 4);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("(ds.json:1, ds.json:1, ds.json:1)"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(Resolve, OverlapIsOnAtStage3UnlessGiven) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    const std::string s = "{zero_optimization: {stage: " + std::to_string(stage);
+    EXPECT_EQ(parse(s + "}}").config.zero.overlap_comm, stage == 3);
+    EXPECT_EQ(parse(s + ", overlap_comm: null}}").config.zero.overlap_comm, stage == 3);
+    EXPECT_EQ(parse(s + ", overlap_comm: 'auto'}}").config.zero.overlap_comm, stage == 3);
+    EXPECT_TRUE(parse(s + ", overlap_comm: true}}").config.zero.overlap_comm);
+    EXPECT_FALSE(parse(s + ", overlap_comm: false}}").config.zero.overlap_comm);
+  }
+}
+
+TEST(Resolve, BucketsAndOffloadRatio) {
+  EXPECT_TRUE(fails("{zero_optimization: {allgather_bucket_size: 1001}}"));
+  EXPECT_FALSE(fails("{zero_optimization: {allgather_bucket_size: 1000}}"));
+  EXPECT_TRUE(fails("{zero_optimization: {stage: 2, offload_optimizer: {device: 'cpu', ratio: 0.3}}}"));
+  EXPECT_TRUE(fails("{zero_optimization: {stage: 3, offload_optimizer: {device: 'cpu', ratio: 1.1}}}"));
+  EXPECT_TRUE(fails("{zero_optimization: {stage: 3, offload_optimizer: {device: 'cpu', ratio: -0.1}}}"));
+  for (const char* ratio : {"0", "0.3", "1", "1.0"}) {
+    EXPECT_FALSE(
+        fails(std::string("{zero_optimization: {stage: 3, offload_optimizer: {device: 'cpu', ratio: ") +
+              ratio + "}}}"));
+  }
+  EXPECT_TRUE(fails("{zero_optimization: {stage: 3, offload_optimizer: {device: 'nvme'}}}"));
+  // Parameters are offloaded at stage 3 only; DeepSpeed drops it in silence, Zeno says so.
+  const ParsedConfig dropped = parse("{zero_optimization: {stage: 2, offload_param: {device: 'cpu'}}}");
+  EXPECT_EQ(dropped.config.zero.offload_param.device, OffloadDevice::none);
+  EXPECT_EQ(dropped.warnings.size(), 1u);
+}
+
+TEST(Resolve, LossScaleRules) {
+  const auto fp16 = [](const std::string& rest) { return "{fp16: {enabled: true, " + rest + "}}"; };
+  for (const char* bad : {"loss_scale: -1", "loss_scale: true", "loss_scale: 'inf'", "loss_scale: 'nan'",
+                          "loss_scale_window: 0", "min_loss_scale: 0", "min_loss_scale: -1", "hysteresis: 0",
+                          "initial_scale_power: 1000"}) {
+    EXPECT_TRUE(fails(fp16(bad))) << bad;
+  }
+  EXPECT_FALSE(fails(fp16("loss_scale: 128, loss_scale_window: 0, min_loss_scale: 0")));
+  EXPECT_FALSE(fails("{fp16: {enabled: false, loss_scale_window: 0}}"));
+  const TrainConfig c =
+      parse(fp16("loss_scale: 0, initial_scale_power: 32, loss_scale_window: 500, hysteresis: 3, "
+                 "consecutive_hysteresis: true, min_loss_scale: 2"))
+          .config;
+  EXPECT_EQ(c.precision.compute, DType::f16);
+  EXPECT_TRUE(c.precision.loss_scale.dynamic());
+  EXPECT_EQ(c.precision.loss_scale.initial_scale_power, 32);
+  EXPECT_EQ(c.precision.loss_scale.window, 500);
+  EXPECT_EQ(c.precision.loss_scale.hysteresis, 3);
+  EXPECT_TRUE(c.precision.loss_scale.consecutive_hysteresis);
+  EXPECT_EQ(c.precision.loss_scale.min_loss_scale, 2);
+}
+
+TEST(Resolve, DataTypes) {
+  PrecisionConfig p = parse("{bf16: {enabled: true}}").config.precision;
+  EXPECT_EQ(p.compute, DType::bf16);
+  EXPECT_EQ(p.grad_accum, DType::f32);
+  EXPECT_EQ(p.communication, DType::f32);
+  p = parse("{bf16: {enabled: true}, data_types: {grad_accum_dtype: 'bf16'}}").config.precision;
+  EXPECT_EQ(p.grad_accum, DType::bf16);
+  EXPECT_EQ(p.communication, DType::bf16);
+  p = parse("{bf16: {enabled: true}, communication_data_type: 'fp16'}").config.precision;
+  EXPECT_EQ(p.grad_accum, DType::f32);
+  EXPECT_EQ(p.communication, DType::f16);
+  EXPECT_TRUE(fails("{bf16: {enabled: true}, data_types: {grad_accum_dtype: 'fp16'}}"));
+  EXPECT_TRUE(fails("{bf16: {enabled: true}, data_types: {param_dtype: 'fp16'}}"));
+  EXPECT_FALSE(fails("{bf16: {enabled: true}, data_types: {param_dtype: 'bfloat16'}}"));
+  EXPECT_TRUE(fails("{bf16: {enabled: true}, zeno: {dtype: 'fp16'}}"));
+  p = parse("{bf16: {enabled: true}}", {{"zeno.dtype", "fp32", "--dtype"}}).config.precision;
+  EXPECT_EQ(p.compute, DType::f32);
+}
+
+TEST(Resolve, AdamFamilies) {
+  for (const char* torch : {"true", "false"}) {
+    for (const char* mode : {"true", "false", "null"}) {
+      for (const char* type : {"Adam", "AdamW", "adam", "adamw"}) {
+        const bool is_adamw = std::string(type).size() == 5;
+        const ParsedConfig parsed =
+            parse(std::string("{optimizer: {type: '") + type + "', params: {torch_adam: " + torch +
+                  ", adam_w_mode: " + mode + "}}}");
+        const bool decoupled = is_adamw || std::string(mode) != "false";
+        EXPECT_EQ(parsed.config.optimizer.kind, decoupled ? OptimizerKind::adamw : OptimizerKind::adam)
+            << type << mode;
+        const bool torch_default = std::string(torch) == "true" && decoupled;
+        EXPECT_EQ(parsed.config.optimizer.weight_decay, torch_default ? 0.01 : 0) << type << mode << torch;
+      }
+    }
+  }
+  EXPECT_EQ(parse("{optimizer: {type: 'SGD', params: {momentum: 0.9}}}").config.optimizer.kind,
+            OptimizerKind::sgd);
+  EXPECT_EQ(parse("{optimizer: {type: 'Lion'}}").config.optimizer.kind, OptimizerKind::lion);
+  EXPECT_EQ(parse("{optimizer: {type: 'Lion', params: {momentum: 0.9}}}").warnings.size(), 1u);
+}
+
+TEST(Resolve, Schedules) {
+  ScheduleConfig s =
+      parse("{optimizer: {params: {lr: 0.02}}, scheduler: {type: 'WarmupLR'}}").config.schedule;
+  EXPECT_EQ(s.type, ScheduleType::warmup_lr);
+  EXPECT_EQ(s.warmup_steps, 1000);
+  EXPECT_EQ(s.warmup_max_lr, 0.02);
+  s = parse(
+          "{optimizer: {params: {lr: 0.02}}, scheduler: {type: 'WarmupDecayLR', params: {total_num_steps: "
+          "9000}}}")
+          .config.schedule;
+  EXPECT_EQ(s.warmup_max_lr, 0.001);
+  EXPECT_EQ(s.total_steps, 9000);
+  const char* hf =
+      R"({optimizer: {params: {lr: "auto"}}, scheduler: {type: "WarmupDecayLR", params: {total_num_steps: "auto",
+                      warmup_min_lr: "auto", warmup_max_lr: "auto", warmup_num_steps: "auto"}}})";
+  s = parse(hf, {{"optimizer.params.lr", "2e-5", "--lr"}, {"zeno.steps", "50", "--steps"}}).config.schedule;
+  EXPECT_EQ(s.warmup_max_lr, 2e-5);
+  EXPECT_EQ(s.warmup_steps, 0);
+  EXPECT_EQ(s.total_steps, 50);
+  s = parse(hf).config.schedule;
+  EXPECT_EQ(s.warmup_max_lr, 5e-5);
+  s = parse("{scheduler: {type: 'WarmupLR', params: {warmup_max_lr: 0.5}}}",
+            {{"optimizer.params.lr", "0.1", "--lr"}})
+          .config.schedule;
+  EXPECT_EQ(s.warmup_max_lr, 0.1);
+  EXPECT_TRUE(fails("{scheduler: {type: 'OneCycle'}}"));
+  EXPECT_TRUE(fails("{scheduler: {type: 'StepLR'}}"));
+  ParsedConfig cosine =
+      load_config("", std::vector<FlagOverride>{{"scheduler.type", "cosine", "--schedule"},
+                                                {"scheduler.params.warmup_num_steps", "5", "--warmup"}});
+  resolve_steps(cosine, 100);
+  EXPECT_EQ(cosine.config.schedule.total_steps, 100);
+  EXPECT_EQ(cosine.config.schedule.warmup_steps, 5);
+}
+
+TEST(Resolve, ClippingDefaultAndOff) {
+  EXPECT_EQ(parse("{}").config.optimizer.gradient_clipping, 1.0);
+  EXPECT_EQ(parse("{gradient_clipping: 0}").config.optimizer.gradient_clipping, 0);
+  EXPECT_EQ(parse("{gradient_clipping: 'auto'}").config.optimizer.gradient_clipping, 1.0);
+  EXPECT_TRUE(fails("{gradient_clipping: -1}"));
+}
+
+TEST(Resolve, SizesThatFollowTheModel) {
+  ParsedConfig parsed =
+      parse(R"({zero_optimization: {stage: 3, reduce_bucket_size: "auto", stage3_prefetch_bucket_size: "auto",
+                                  stage3_param_persistence_threshold: "auto", stage3_max_live_parameters: "auto"}})");
+  resolve_model(parsed, 4097, 32);
+  EXPECT_EQ(parsed.config.zero.reduce_bucket_size, 4097 * 4097);
+  EXPECT_EQ(parsed.config.zero.prefetch_bucket_size, static_cast<int64_t>(4097) * 4097 * 9 / 10);
+  EXPECT_EQ(parsed.config.zero.param_persistence_threshold, 40970);
+  EXPECT_EQ(parsed.config.zero.max_live_parameters, 1'000'000'000);
+  ParsedConfig fixed = parse("{zero_optimization: {reduce_bucket_size: 7}}");
+  resolve_model(fixed, 64, 2);
+  EXPECT_EQ(fixed.config.zero.reduce_bucket_size, 7);
+}
+
+TEST(Resolve, Recompute) {
+  ParsedConfig parsed =
+      parse("{activation_checkpointing: {number_checkpoints: 5, partition_activations: true}}");
+  resolve_model(parsed, 64, 12);
+  EXPECT_EQ(parsed.config.recompute.mode, RecomputeMode::full);
+  EXPECT_EQ(parsed.config.recompute.every, 3);
+  EXPECT_EQ(parse("{activation_checkpointing: {}}").config.recompute.mode, RecomputeMode::none);
+  EXPECT_EQ(parse("{activation_checkpointing: {enabled: true}}").config.recompute.mode, RecomputeMode::full);
+  EXPECT_EQ(parse("{zeno: {recompute: 'selective', recompute_every: 2}}").config.recompute.mode,
+            RecomputeMode::selective);
+  EXPECT_EQ(parse("{zeno: {recompute_every: 2}}").config.recompute.mode, RecomputeMode::full);
+}
+
+}  // namespace
+}  // namespace zeno::train

@@ -1,0 +1,300 @@
+#include <algorithm>
+#include <vector>
+
+#include "zeno/base/error.h"
+#include "zeno/base/math.h"
+#include "zeno/comm/cost.h"
+#include "zeno/comm/group.h"
+#include "zeno/comm/reduce_tree.h"
+
+namespace zeno::comm {
+namespace {
+
+// Results larger than this are written past the caches (measured: below it they cost more than they save).
+constexpr int64_t kStreamingBytes = 4 << 20;
+constexpr int64_t kCopyGrain = 1 << 20;  // bytes
+constexpr int64_t kSumGrain = 1 << 18;   // elements
+constexpr int64_t kLine = 32;            // elements; chunks are whole cache lines
+
+}  // namespace
+
+int64_t DataMover::Slices::begin(int rank) const {
+  return divides_count ? all_reduce_slice(ranks, rank, count).begin : rank * count;
+}
+int64_t DataMover::Slices::size(int rank) const {
+  return divides_count ? all_reduce_slice(ranks, rank, count).size() : count;
+}
+
+DataMover::DataMover(Group& group, const Op& op, std::span<const Part> parts, Workers& workers, OpWait& wait)
+    : group_(group),
+      op_(op),
+      parts_(parts),
+      workers_(workers),
+      wait_(wait),
+      layout_(group.layout()),
+      width_(int64_t(size_of(op.record.dtype))) {
+  for (int l = 0; l < group_.board_.ranks(); ++l) {
+    for (int p = 0; p < int(parts_.size()); ++p) {
+      staged_ |= !group_.board_.send_address(l, p).shared || !group_.board_.recv_address(l, p).shared;
+    }
+  }
+  chunked_ = staged_ || !layout_.remote.empty();
+}
+
+void DataMover::run() {
+  for (int p = 0; p < int(parts_.size()); ++p) {
+    if (parts_[size_t(p)].count == 0) continue;
+    switch (op_.record.kind) {
+      case OpKind::all_gather:
+        gather(p);
+        break;
+      case OpKind::reduce_scatter:
+        reduce_scatter(p);
+        break;
+      case OpKind::all_reduce:
+        all_reduce(p);
+        break;
+      case OpKind::all_to_all:
+        all_to_all(p);
+        break;
+      case OpKind::broadcast:
+        broadcast(p);
+        break;
+      default:
+        fail(ErrorKind::internal, "[comm] {} moves no parts", name_of(op_.record.kind));
+    }
+  }
+}
+
+DataMover::Slices DataMover::slices_of(int part) const {
+  return {layout_.size, parts_[size_t(part)].count, op_.record.kind == OpKind::all_reduce};
+}
+
+int64_t DataMover::chunk(int slices) const {
+  const int64_t elements = int64_t(group_.parts_.staging_bytes) / (slices * width_);
+  return std::max(elements / kLine * kLine, kLine);
+}
+
+template <class Body>
+void DataMover::for_chunks(int64_t count, int slices, const Body& body) const {
+  const int64_t step = chunked_ ? chunk(slices) : count;
+  for (int64_t a = 0; a < count; a += step) body(a, std::min(count, a + step));
+}
+
+void DataMover::copy(std::byte* to, const std::byte* from, int64_t elements, bool streaming) {
+  if (to == from) return;
+  workers_.for_ranges(elements * width_, kCopyGrain, [&](int64_t begin, int64_t end, int) {
+    bulk_copy(to + begin, from + begin, size_t(end - begin), streaming);
+  });
+}
+
+void DataMover::stage(const std::byte* from, int64_t elements, int64_t staged_at, int area) {
+  copy(group_.board_.staging(group_.board_.me(), area) + staged_at * width_, from, elements, false);
+}
+
+void DataMover::stage_slices(int part, const Slices& slices, int64_t a, int64_t b) {
+  if (group_.board_.send_address(group_.board_.me(), part).shared) return;
+  const int64_t step = chunk(layout_.size);
+  for (int l = 0; l < group_.board_.ranks(); ++l) {
+    const int to = layout_.local[size_t(l)];
+    const int64_t end = std::min(b, slices.size(to));
+    if (mine(l) || end <= a) continue;
+    stage(parts_[size_t(part)].send + (slices.begin(to) + a) * width_, end - a, l * step, 0);
+  }
+}
+
+void DataMover::meet_if_staged() {
+  if (staged_) group_.board_.meet(wait_);
+}
+
+const std::byte* DataMover::source(int l, int part, int64_t element, int64_t staged_at) const {
+  const Address& address = group_.board_.send_address(l, part);
+  if (!address.shared) return group_.board_.staging(l, 0) + staged_at * width_;
+  return group_.parts_.memory->resolve(l, address) + element * width_;
+}
+
+void DataMover::gather(int part) {
+  const Part& mine_part = parts_[size_t(part)];
+  const int64_t count = mine_part.count;
+  const bool streaming = count * layout_.size * width_ >= kStreamingBytes;
+  for_chunks(count, 1, [&](int64_t a, int64_t b) {
+    const int64_t size = b - a;
+    if (!group_.board_.send_address(group_.board_.me(), part).shared) {
+      stage(mine_part.send + a * width_, size, 0, 0);
+    }
+    meet_if_staged();
+    if (!layout_.remote.empty()) {
+      const auto batch = group_.parts_.link->batch(Channel::data);
+      for (const int q : layout_.remote) {
+        batch->receive(q, mine_part.recv + (q * count + a) * width_, size_t(size * width_));
+      }
+      for (const int q : layout_.remote) batch->send(q, mine_part.send + a * width_, size_t(size * width_));
+      group_.finish(*batch, wait_);
+    }
+    for (int d = 0; d < group_.board_.ranks(); ++d) {
+      const int l = peer(d), q = layout_.local[size_t(l)];
+      const std::byte* from = mine(l) ? mine_part.send + a * width_ : source(l, part, a, 0);
+      copy(mine_part.recv + (q * count + a) * width_, from, size, streaming);
+    }
+    meet_if_staged();
+  });
+}
+
+void DataMover::broadcast(int part) {
+  const Part& mine_part = parts_[size_t(part)];
+  const int root = op_.record.root;
+  const auto found = std::find(layout_.local.begin(), layout_.local.end(), root);
+  const int root_local = found == layout_.local.end() ? -1 : int(found - layout_.local.begin());
+  const bool streaming = mine_part.count * width_ >= kStreamingBytes;
+  for_chunks(mine_part.count, 1, [&](int64_t a, int64_t b) {
+    const int64_t size = b - a, bytes = size * width_;
+    const bool is_root = root == layout_.rank;
+    if (is_root && staged_) stage(mine_part.send + a * width_, size, 0, 0);
+    meet_if_staged();
+    if (!layout_.remote.empty() && (is_root || root_local < 0)) {
+      const auto batch = group_.parts_.link->batch(Channel::data);
+      if (is_root) {
+        for (const int q : layout_.remote) batch->send(q, mine_part.send + a * width_, size_t(bytes));
+      } else {
+        batch->receive(root, mine_part.recv + a * width_, size_t(bytes));
+      }
+      group_.finish(*batch, wait_);
+    }
+    if (is_root) {
+      copy(mine_part.recv + a * width_, mine_part.send + a * width_, size, streaming);
+    } else if (root_local >= 0) {
+      copy(mine_part.recv + a * width_, source(root_local, part, a, 0), size, streaming);
+    }
+    meet_if_staged();
+  });
+}
+
+// Slice chunks to and from ranks of other hosts: into the bounce buffer, or straight into recv (all_to_all).
+void DataMover::trade_with_remote(int part, const Slices& slices, int64_t a, int64_t b, bool bounce) {
+  if (layout_.remote.empty()) return;
+  const Part& mine_part = parts_[size_t(part)];
+  const int64_t step = chunk(layout_.size);
+  const auto batch = group_.parts_.link->batch(Channel::data);
+  const int64_t my_end = std::min(b, slices.size(layout_.rank));
+  for (size_t i = 0; i < layout_.remote.size() && my_end > a; ++i) {
+    std::byte* to = bounce ? group_.bounce_.data() + int64_t(i) * step * width_
+                           : mine_part.recv + (slices.begin(layout_.remote[i]) + a) * width_;
+    batch->receive(layout_.remote[i], to, size_t((my_end - a) * width_));
+  }
+  for (const int q : layout_.remote) {
+    const int64_t end = std::min(b, slices.size(q));
+    if (end > a) batch->send(q, mine_part.send + (slices.begin(q) + a) * width_, size_t((end - a) * width_));
+  }
+  group_.finish(*batch, wait_);
+}
+
+void DataMover::sum_slice(int part, const Slices& slices, int64_t a, int64_t b, bool streaming) {
+  const int64_t end = std::min(b, slices.size(layout_.rank));
+  if (end <= a) return;
+  const Part& mine_part = parts_[size_t(part)];
+  const int64_t step = chunk(layout_.size), at = slices.begin(layout_.rank) + a;
+  std::vector<const std::byte*> inputs(size_t(layout_.size));
+  for (int l = 0; l < group_.board_.ranks(); ++l) {
+    inputs[size_t(layout_.local[size_t(l)])] =
+        mine(l) ? mine_part.send + at * width_ : source(l, part, at, group_.board_.me() * step);
+  }
+  for (size_t i = 0; i < layout_.remote.size(); ++i) {
+    inputs[size_t(layout_.remote[i])] = group_.bounce_.data() + int64_t(i) * step * width_;
+  }
+  const bool reduce_only = op_.record.kind == OpKind::reduce_scatter;
+  const DType out_dtype = reduce_only ? op_.recv_dtype : op_.record.dtype;
+  const int64_t out_width = int64_t(size_of(out_dtype));
+  std::byte* out = mine_part.recv + (reduce_only ? a : at) * out_width;
+  workers_.for_ranges(end - a, kSumGrain, [&](int64_t from, int64_t to, int) {
+    std::vector<const std::byte*> moved(inputs);
+    for (const std::byte*& input : moved) input += from * width_;
+    tree_sum({out + from * out_width, out_dtype, op_.record.dtype, op_.accumulate, streaming}, moved,
+             to - from);
+  });
+}
+
+void DataMover::reduce_scatter(int part) {
+  const Slices slices = slices_of(part);
+  const int64_t count = slices.count;
+  const bool streaming = count * int64_t(size_of(op_.recv_dtype)) >= kStreamingBytes;
+  for_chunks(count, layout_.size, [&](int64_t a, int64_t b) {
+    stage_slices(part, slices, a, b);
+    meet_if_staged();
+    trade_with_remote(part, slices, a, b, true);
+    sum_slice(part, slices, a, b, streaming);
+    meet_if_staged();
+  });
+}
+
+void DataMover::all_to_all(int part) {
+  const Slices slices = slices_of(part);
+  const Part& mine_part = parts_[size_t(part)];
+  const bool streaming = slices.count * layout_.size * width_ >= kStreamingBytes;
+  const int64_t step = chunk(layout_.size);
+  for_chunks(slices.count, layout_.size, [&](int64_t a, int64_t b) {
+    stage_slices(part, slices, a, b);
+    meet_if_staged();
+    trade_with_remote(part, slices, a, b, false);
+    const int64_t at = slices.begin(layout_.rank) + a;
+    for (int d = 0; d < group_.board_.ranks(); ++d) {
+      const int l = peer(d), q = layout_.local[size_t(l)];
+      const std::byte* from =
+          mine(l) ? mine_part.send + at * width_ : source(l, part, at, group_.board_.me() * step);
+      copy(mine_part.recv + (slices.begin(q) + a) * width_, from, b - a, streaming);
+    }
+    meet_if_staged();
+  });
+}
+
+// Each rank sums one slice for everybody, then all copy the slices of the others.
+void DataMover::all_reduce(int part) {
+  const Slices slices = slices_of(part);
+  const bool streaming = slices.size(0) * width_ >= kStreamingBytes;
+  for_chunks(slices.size(0), layout_.size, [&](int64_t a, int64_t b) {
+    stage_slices(part, slices, a, b);
+    meet_if_staged();
+    trade_with_remote(part, slices, a, b, true);
+    sum_slice(part, slices, a, b, streaming);
+    spread_results(part, slices, a, b);
+    if (!staged_) return;
+    group_.board_.meet(wait_);
+    collect_results(part, slices, a, b, streaming);
+    group_.board_.meet(wait_);
+  });
+  if (staged_) return;
+  group_.board_.meet(wait_);
+  collect_results(part, slices, 0, slices.size(0), streaming);
+}
+
+// Makes this rank's finished slice visible: by message to other hosts, by staging where recv is not shared.
+void DataMover::spread_results(int part, const Slices& slices, int64_t a, int64_t b) {
+  const Part& mine_part = parts_[size_t(part)];
+  const auto length = [&](int rank) { return std::max<int64_t>(0, std::min(b, slices.size(rank)) - a); };
+  const auto result = [&](int rank) { return mine_part.recv + (slices.begin(rank) + a) * width_; };
+  if (!group_.board_.recv_address(group_.board_.me(), part).shared) {
+    stage(result(layout_.rank), length(layout_.rank), 0, 1);
+  }
+  if (layout_.remote.empty()) return;
+  const auto batch = group_.parts_.link->batch(Channel::data);
+  for (const int q : layout_.remote) {
+    if (length(q) > 0) batch->receive(q, result(q), size_t(length(q) * width_));
+  }
+  for (const int q : layout_.remote) {
+    if (length(layout_.rank) > 0) batch->send(q, result(layout_.rank), size_t(length(layout_.rank) * width_));
+  }
+  group_.finish(*batch, wait_);
+}
+
+void DataMover::collect_results(int part, const Slices& slices, int64_t a, int64_t b, bool streaming) {
+  for (int d = 1; d < group_.board_.ranks(); ++d) {
+    const int l = peer(d), q = layout_.local[size_t(l)];
+    const int64_t end = std::min(b, slices.size(q)), at = slices.begin(q) + a;
+    if (end <= a) continue;
+    const Address& address = group_.board_.recv_address(l, part);
+    const std::byte* from = address.shared ? group_.parts_.memory->resolve(l, address) + at * width_
+                                           : group_.board_.staging(l, 1);
+    copy(parts_[size_t(part)].recv + at * width_, from, end - a, streaming);
+  }
+}
+
+}  // namespace zeno::comm

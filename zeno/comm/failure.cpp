@@ -1,0 +1,52 @@
+#include "zeno/comm/failure.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "zeno/base/error.h"
+
+namespace zeno::comm {
+
+bool FailureNote::set(int rank, std::string_view reason) noexcept {
+  uint32_t none = kNone;
+  if (!state_.compare_exchange_strong(none, kWriting)) return false;
+  rank_ = rank;
+  const size_t length = std::min(reason.size(), sizeof reason_ - 1);
+  std::memcpy(reason_, reason.data(), length);
+  reason_[length] = 0;
+  state_.store(kSet);
+  return true;
+}
+
+std::optional<Failure> FailureNote::get() const {
+  if (state_.load(std::memory_order_acquire) != kSet) return std::nullopt;
+  return Failure{rank_, reason_};
+}
+
+OpWait::OpWait(PeerWatch& watch, std::chrono::milliseconds deadline, Texts texts)
+    : watch_(watch), deadline_(deadline), texts_(std::move(texts)) {}
+
+void OpWait::check() {
+  check_failure();
+  if (std::chrono::steady_clock::now() - begin_ < deadline_) return;
+  fail_all(fmt::format("[comm] nothing moved for {} ms: {}", deadline_.count(), texts_.stall()));
+}
+
+void OpWait::check_failure() {
+  if (const std::optional<Failure> failure = watch_.poll()) throw_failure(*failure);
+}
+
+void OpWait::fail_all(const std::string& reason) {
+  watch_.report(-1, reason);
+  throw_failure({-1, reason});
+}
+
+void OpWait::throw_failure(const Failure& failure) {
+  const std::string what = failure.rank < 0
+                               ? failure.reason
+                               : fmt::format("[comm] rank {} failed: {}", failure.rank, failure.reason);
+  fail(ErrorKind::peer, "{}; this rank was in {}", what, texts_.operation());
+}
+
+}  // namespace zeno::comm

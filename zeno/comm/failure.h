@@ -1,0 +1,67 @@
+// The first failure of a world, and how waiting ranks learn of it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace zeno::comm {
+
+struct Failure {
+  int rank = -1;  // -1: nobody in particular, the ranks disagree or do not move
+  std::string reason;
+};
+
+// Lives in memory that all ranks of a host see. The first failure stays. Lock-free.
+class FailureNote {
+ public:
+  // False when there was one already.
+  bool set(int rank, std::string_view reason) noexcept;
+  std::optional<Failure> get() const;
+
+ private:
+  enum : uint32_t { kNone, kWriting, kSet };
+  std::atomic<uint32_t> state_{kNone};
+  int32_t rank_ = -1;
+  char reason_[1500] = {};
+};
+
+// What a world watches for its communicators. Thread rule: any thread may call.
+class PeerWatch {
+ public:
+  virtual ~PeerWatch() = default;
+  // The world's failure, if there is one. Also looks for ranks that have died and for news from other hosts,
+  // so it is called again and again by whoever waits.
+  virtual std::optional<Failure> poll() = 0;
+  virtual void report(int rank, std::string_view reason) noexcept = 0;
+};
+
+// One operation's patience: check() throws Error(peer) once the world has failed or the deadline has passed.
+class OpWait {
+ public:
+  struct Texts {
+    std::function<std::string()> operation;  // "reduce_scatter of unit blocks.3 (operation 17 on 'reduce')"
+    std::function<std::string()> stall;      // who is missing
+  };
+  OpWait(PeerWatch& watch, std::chrono::milliseconds deadline, Texts texts);
+
+  void check();
+  // Throws if the world has failed; does not look at the clock.
+  void check_failure();
+  // Fails the world for everybody with `reason` and throws it here.
+  [[noreturn]] void fail_all(const std::string& reason);
+
+ private:
+  [[noreturn]] void throw_failure(const Failure& failure);
+
+  PeerWatch& watch_;
+  const std::chrono::milliseconds deadline_;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  Texts texts_;
+};
+
+}  // namespace zeno::comm

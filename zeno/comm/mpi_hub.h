@@ -1,0 +1,70 @@
+// What a process of an MPI world knows and does for all its communicators: who is where, the failure note
+// shared with the ranks of its host, deaths of local processes, failure messages between hosts, and the
+// exchange of small values. Thread rule: poll() and report() from any thread, the rest from one.
+#pragma once
+
+#include <mpi.h>
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "zeno/comm/mpi_link.h"
+#include "zeno/comm/process_memory.h"
+#include "zeno/comm/process_watch.h"
+#include "zeno/comm/world.h"
+
+namespace zeno::comm {
+
+class MpiHub final : public PeerWatch {
+ public:
+  // Collective. MPI is initialised.
+  explicit MpiHub(const WorldOptions& options);
+
+  const Layout& layout() const { return layout_; }
+  const WorldOptions& options() const { return options_; }
+  const std::shared_ptr<ProcessMemory>& memory() const { return memory_; }
+
+  std::optional<Failure> poll() override;
+  void report(int rank, std::string_view reason) noexcept override;
+
+  std::vector<std::string> exchange(std::string_view bytes);
+  // Memory of local rank 0 that all ranks of the host see, as long as memory() lives. Collective; `fill` runs
+  // before the others look.
+  std::byte* share(size_t bytes, const std::function<void(std::byte*)>& fill);
+  // Null when all ranks are local. Collective.
+  std::shared_ptr<RemoteLink> link();
+
+  // Gives the other ranks of this host, which are failing too, a moment to speak: launchers kill everybody as
+  // soon as one process has gone.
+  void linger() noexcept;
+
+ private:
+  struct Control {
+    FailureNote note;
+    std::atomic<uint32_t> leaving{0};
+  };
+
+  OpWait patience(std::string_view what);
+  void find_hosts();
+  void share_control();
+  void receive_news();
+  void send_news(const Failure& failure) noexcept;
+
+  const WorldOptions options_;
+  MPI_Comm comm_ = MPI_COMM_NULL;  // exchange and failure messages
+  int rank_ = 0, size_ = 1;
+  Layout layout_;
+  std::shared_ptr<ProcessMemory> memory_;
+  ProcessWatch processes_;
+  FailureNote early_note_;  // until the control block is there
+  Control* control_ = nullptr;
+  const MessageBatch* open_batch_ = nullptr;
+  std::mutex poll_mutex_;
+  std::chrono::steady_clock::time_point next_look_{};
+};
+
+}  // namespace zeno::comm

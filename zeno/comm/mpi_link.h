@@ -1,0 +1,29 @@
+// Messages between hosts over MPI. Non-blocking throughout: no call waits for a peer.
+#pragma once
+
+#include <mpi.h>
+
+#include <memory>
+
+#include "zeno/comm/failure.h"
+#include "zeno/comm/peers.h"
+
+namespace zeno::comm {
+
+// Throws Error(peer) with MPI's own words unless `code` is MPI_SUCCESS.
+void check_mpi(int code, const char* what);
+
+// A communicator of our own, so that our messages meet no others. Collective; waits for all ranks under
+// `wait`. MPI frees it in MPI_Finalize: freeing it earlier would be one more collective call.
+MPI_Comm duplicate(MPI_Comm comm, OpWait& wait);
+
+class MpiLink final : public RemoteLink {
+ public:
+  explicit MpiLink(MPI_Comm comm) : comm_(comm) {}
+  std::unique_ptr<MessageBatch> batch(Channel channel) override;
+
+ private:
+  MPI_Comm comm_;
+};
+
+}  // namespace zeno::comm

@@ -1,0 +1,105 @@
+// Ranks as processes started by mpirun or srun.
+#include <mpi.h>
+
+#include "zeno/base/error.h"
+#include "zeno/base/math.h"
+#include "zeno/comm/mpi_hub.h"
+
+namespace zeno::comm {
+namespace {
+
+void start_mpi() {
+  int started = 0, provided = MPI_THREAD_SINGLE;
+  MPI_Initialized(&started);
+  if (started != 0) {
+    MPI_Query_thread(&provided);
+  } else {
+    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "start");
+  }
+  require(
+      provided == MPI_THREAD_MULTIPLE, ErrorKind::usage,
+      "[comm] this MPI gives thread level {}, expected MPI_THREAD_MULTIPLE ({}); use an MPI built with it",
+      provided, MPI_THREAD_MULTIPLE);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  int size = 1;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  const LaunchInfo launch = launch_info();
+  if (size == 1 && launch.size > 1) {
+    MPI_Finalize();
+    fail(ErrorKind::usage,
+         "[comm] {} says that this is rank {} of {}, but MPI sees one process; MPI carries the messages, so "
+         "start with "
+         "mpirun -n {} or srun --mpi=pmix",
+         launch.launcher, launch.rank, launch.size, launch.size);
+  }
+}
+
+class MpiWorld final : public World {
+ public:
+  explicit MpiWorld(const WorldOptions& options)
+      : hub_(std::make_shared<MpiHub>(options)),
+        recorder_(std::make_shared<FlightRecorder>(options.flight_records)) {}
+
+  // Without finish() the job has failed, here or elsewhere: the others must know before this process goes.
+  ~MpiWorld() override {
+    if (finished_) return;
+    hub_->report(rank(), "it left before the job was done");
+    hub_->linger();
+  }
+
+  int rank() const override { return hub_->layout().rank; }
+  int size() const override { return hub_->layout().size; }
+  int local_rank() const override { return hub_->layout().local_index; }
+  int local_size() const override { return int(hub_->layout().local.size()); }
+
+  std::unique_ptr<Communicator> communicator(std::string_view name) override {
+    check_same(*this, "the name of a new communicator", name);
+    const int ranks = local_size();
+    // Room for at least a cache line per rank, so that chunks never become empty.
+    const size_t staging =
+        round_up(std::max(hub_->options().staging_bytes, size_t(size()) * 256), size_t(4096));
+    std::byte* board = hub_->share(Board::bytes(ranks, staging),
+                                   [&](std::byte* memory) { Board::construct(memory, ranks); });
+    GroupParts parts;
+    parts.name = name;
+    parts.layout = hub_->layout();
+    parts.board_memory = board;
+    parts.staging_bytes = staging;
+    parts.deadline = hub_->options().deadline;
+    parts.board_owner = hub_->memory();
+    parts.watch = hub_;
+    parts.memory = hub_->memory();
+    parts.recorder = recorder_;
+    parts.link = hub_->link();
+    return make_group_communicator(std::move(parts));
+  }
+
+  Allocator allocator() override {
+    return [memory = hub_->memory()](size_t bytes) { return memory->allocate(bytes); };
+  }
+  void fail(std::string_view reason) noexcept override { hub_->report(rank(), reason); }
+  std::vector<std::string> exchange(std::string_view bytes) override { return hub_->exchange(bytes); }
+  std::string flight_records() const override { return recorder_->dump(); }
+
+  void finish() override {
+    hub_->exchange("finish");
+    check_mpi(MPI_Finalize(), "end");
+    finished_ = true;
+  }
+
+ private:
+  std::shared_ptr<MpiHub> hub_;  // shared with queued operations
+  std::shared_ptr<FlightRecorder> recorder_;
+  bool finished_ = false;
+};
+
+}  // namespace
+
+bool mpi_available() { return true; }
+
+std::unique_ptr<World> make_mpi_world(const WorldOptions& options) {
+  start_mpi();
+  return std::make_unique<MpiWorld>(options);
+}
+
+}  // namespace zeno::comm

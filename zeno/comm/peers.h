@@ -1,0 +1,78 @@
+// What a backend gives to the communicators: who is where, how memory of local peers is reached, how messages
+// go to other hosts. Threads, processes of one host and processes of several hosts differ in these, and in
+// nothing else.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "zeno/comm/board.h"
+#include "zeno/comm/communicator.h"
+#include "zeno/comm/failure.h"
+#include "zeno/comm/flight_recorder.h"
+
+namespace zeno::comm {
+
+struct Layout {
+  int rank = 0;
+  int size = 1;
+  std::vector<int> local;   // ranks of this host, ascending, this one included
+  std::vector<int> remote;  // the others, ascending
+  int local_index = 0;      // of this rank in `local`
+};
+// `hosts[r]` names the host of rank r.
+Layout make_layout(int rank, const std::vector<std::string>& hosts);
+
+// Memory of the ranks of this host. Thread rule: any thread may call.
+class PeerMemory {
+ public:
+  virtual ~PeerMemory() = default;
+  // Names `data` to local peers; not shared when they cannot address it.
+  virtual Address publish(const std::byte* data) = 0;
+  // The address here of what rank `local_index` published (shared only).
+  virtual const std::byte* resolve(int local_index, const Address& address) = 0;
+  // How long a failing rank waits for peers that may be reading its memory.
+  virtual std::chrono::milliseconds patience() const = 0;
+};
+
+// Messages of one operation to and from ranks of other hosts. Posted receives and sends run together; buffers
+// must stay until test() says that all are done. Destroying it earlier cancels what is open.
+class MessageBatch {
+ public:
+  virtual ~MessageBatch() = default;
+  virtual void receive(int from, std::byte* data, size_t bytes) = 0;
+  virtual void send(int to, const std::byte* data, size_t bytes) = 0;
+  virtual bool test() = 0;
+  // Ranks whose messages are still open.
+  virtual std::vector<int> open() const = 0;
+};
+
+enum class Channel { records, data, point_to_point };
+
+class RemoteLink {
+ public:
+  virtual ~RemoteLink() = default;
+  virtual std::unique_ptr<MessageBatch> batch(Channel channel) = 0;
+};
+
+struct GroupParts {
+  std::string name;
+  Layout layout;
+  std::byte* board_memory = nullptr;
+  size_t staging_bytes = 0;
+  std::chrono::milliseconds deadline{};
+  // Shared: queued operations keep what they need alive when an exception unwinds their owner.
+  std::shared_ptr<void> board_owner;
+  std::shared_ptr<PeerWatch> watch;
+  std::shared_ptr<PeerMemory> memory;
+  std::shared_ptr<FlightRecorder> recorder;
+  std::shared_ptr<RemoteLink> link;  // null when all ranks are local
+};
+
+std::unique_ptr<Communicator> make_group_communicator(GroupParts parts);
+
+}  // namespace zeno::comm

@@ -1,0 +1,40 @@
+#include "zeno/comm/world.h"
+
+#include "zeno/base/error.h"
+#include "zeno/base/log.h"
+
+namespace zeno::comm {
+namespace {
+
+std::string shorten(std::string_view text) {
+  constexpr size_t kLongest = 200;
+  return text.size() <= kLongest ? std::string(text) : fmt::format("{}...", text.substr(0, kLongest));
+}
+
+}  // namespace
+
+void check_same(World& world, std::string_view what, std::string_view value) {
+  const std::vector<std::string> values = world.exchange(value);
+  for (size_t r = 1; r < values.size(); ++r) {
+    require(values[r] == values[0], ErrorKind::peer,
+            "[comm] the ranks disagree on {}: rank 0 has '{}', rank {} has '{}'", what, shorten(values[0]), r,
+            shorten(values[r]));
+  }
+}
+
+void run_mpi_rank(const WorldOptions& options, const std::function<void(World&)>& body) {
+  const std::unique_ptr<World> world = make_mpi_world(options);
+  set_log_rank(world->rank());
+  try {
+    body(*world);
+    world->finish();
+  } catch (const std::exception& error) {
+    world->fail(error.what());
+    throw;
+  } catch (...) {
+    world->fail("an exception of unknown type");
+    throw;
+  }
+}
+
+}  // namespace zeno::comm

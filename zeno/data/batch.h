@@ -1,0 +1,22 @@
+// The tokens of one micro-batch on the host, ready to be copied into nn::Batch.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace zeno::data {
+
+// B sequences of T tokens, R = B·T rows.
+struct HostBatch {
+  int64_t batch = 0, seq = 0;       // B, T
+  std::vector<int32_t> tokens;      // [R]
+  std::vector<int32_t> targets;     // [R]; the next token, -1 where there is none to learn
+  std::vector<int32_t> positions;   // [R]; counted from the start of the document in this sequence
+  std::vector<int32_t> doc_start;   // [R]; index in the sequence where the row's document starts; empty when
+                                    // documents are not kept apart
+  std::vector<int32_t> valid_rows;  // rows with a target, ascending
+
+  bool operator==(const HostBatch&) const = default;
+};
+
+}  // namespace zeno::data

@@ -1,0 +1,36 @@
+// The order of training sequences as a function of (seed, epoch, index): no list in memory and no state to
+// save, so the place in the data is two integers.
+#pragma once
+
+#include <cstdint>
+
+namespace zeno::data {
+
+// A permutation of 0..n-1 chosen by `key`; index < n <= 2^62.
+uint64_t permute(uint64_t index, uint64_t n, uint64_t key);
+
+struct SamplePlace {
+  int64_t epoch = 0;
+  int64_t index = 0;  // within the epoch, before shuffling
+};
+
+// Maps the endless count of samples that a run consumes to sequences of the data.
+class Sampler {
+ public:
+  // Every step takes `per_step` samples. An epoch ends before its incomplete last step; with fewer sequences
+  // than one step needs, epochs follow each other inside a step.
+  Sampler(int64_t sequences, int64_t per_step, uint64_t seed, bool shuffle);
+
+  int64_t steps_per_epoch() const { return steps_per_epoch_; }
+  SamplePlace place(int64_t sample) const;
+  int64_t sequence(int64_t sample) const;
+
+ private:
+  int64_t sequences_;
+  int64_t per_epoch_;
+  int64_t steps_per_epoch_;
+  uint64_t seed_;
+  bool shuffle_;
+};
+
+}  // namespace zeno::data

@@ -1,0 +1,185 @@
+#include "zeno/model/config.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "zeno/base/log.h"
+#include "zeno/model/config_keys.h"
+#include "zeno/model/family.h"
+
+namespace zeno::model {
+namespace {
+
+using Json = nlohmann::json;
+
+// By model_type or, in files without one, by the class of the model.
+const Family& identify(const ConfigKeys& keys) {
+  if (keys.has("model_type")) {
+    const std::string type = keys.string({"model_type"});
+    for (const Family& family : families()) {
+      if (family.model_type == type) return family;
+    }
+    fail(ErrorKind::data, "[model] {}: model_type \"{}\" is not supported, expected one of {}", keys.where(),
+         type, supported_archs());
+  }
+  const Json* classes = keys.find({"architectures"});
+  require(classes && classes->is_array() && classes->size() > 0 && classes->at(0).is_string(),
+          ErrorKind::data,
+          "[model] {}: has neither \"model_type\" nor \"architectures\"; not the config.json of a model?",
+          keys.where());
+  for (const Family& family : families()) {
+    if (family.class_name == classes->at(0).get<std::string>()) return family;
+  }
+  fail(ErrorKind::data,
+       "[model] {}: architecture \"{}\" is not supported, expected a causal language model of {}",
+       keys.where(), classes->at(0).get<std::string>(), supported_archs());
+}
+
+void read_dtype(const ConfigKeys& keys, ModelConfig& config) {
+  const std::string name = keys.string({"dtype", "torch_dtype"}, "float32");
+  const std::optional<DType> dtype = parse_dtype(name);
+  if (dtype && is_float(*dtype)) {
+    config.dtype = *dtype;
+  } else {
+    config.warnings.push_back(fmt::format("dtype \"{}\" is taken as float32", name));
+  }
+}
+
+// A number or, in newer models, a list of them; anything else is no concern of training.
+std::optional<int64_t> read_eos(const ConfigKeys& keys) {
+  const Json* value = keys.find({"eos_token_id"});
+  if (value && value->is_array() && !value->empty()) value = &value->at(0);
+  if (!value || !value->is_number_unsigned() || value->get<uint64_t>() > uint64_t(kMaxVocab))
+    return std::nullopt;
+  return value->get<int64_t>();
+}
+
+void refuse_unsupported(const ConfigKeys& keys) {
+  require(!keys.has("quantization_config"), ErrorKind::data,
+          "[model] {}: has a \"quantization_config\"; quantised weights cannot be trained, use the original "
+          "model",
+          keys.where());
+}
+
+void warn_of_dropout(const ConfigKeys& keys, ModelConfig& config) {
+  std::string names;
+  for (const char* key : {"resid_pdrop", "embd_pdrop", "attn_pdrop", "attention_dropout"}) {
+    if (keys.number({key}, 0, 1, 0.0) > 0) names += (names.empty() ? "" : ", ") + std::string(key);
+  }
+  if (!names.empty()) config.warnings.push_back(names + ": Zeno trains without dropout");
+}
+
+}  // namespace
+
+std::span<const Family> families() {
+  static const Family all[] = {kGpt2, kLlama, kMistral, kQwen2, kQwen3};
+  return all;
+}
+
+const Family& family_of(Arch arch) { return *std::ranges::find(families(), arch, &Family::arch); }
+
+std::string_view name_of(Arch arch) { return family_of(arch).model_type; }
+
+std::string supported_archs() {
+  std::string names;
+  for (const Family& family : families())
+    names += (names.empty() ? "" : ", ") + std::string(family.model_type);
+  return names;
+}
+
+Arch parse_arch(std::string_view name) {
+  for (const Family& family : families()) {
+    if (family.model_type == name) return family.arch;
+  }
+  fail(ErrorKind::usage, "[model] architecture \"{}\" is not supported, expected one of {}", name,
+       supported_archs());
+}
+
+ModelConfig parse_config(std::string_view text, std::string_view where) {
+  Json json;
+  try {
+    json = Json::parse(text);
+  } catch (const Json::exception& error) {
+    fail(ErrorKind::data, "[model] {}: not valid JSON: {}", where,
+         std::string_view(error.what()).substr(0, 200));
+  }
+  require(json.is_object(), ErrorKind::data, "[model] {}: is a JSON {}, expected an object", where,
+          json.type_name());
+  const ConfigKeys keys(json, std::string(where));
+  const Family& family = identify(keys);
+  ModelConfig config;
+  config.arch = family.arch;
+  config.text = text;
+  refuse_unsupported(keys);
+  config.vocab = keys.integer({"vocab_size"}, kMaxVocab);
+  config.init_std = keys.number({"initializer_range"}, 0, 1, 0.02);
+  config.eos = read_eos(keys);
+  read_dtype(keys, config);
+  family.read(keys, config);
+  warn_of_dropout(keys, config);
+  check_config(config, where, ErrorKind::data);
+  return config;
+}
+
+ModelConfig load_config(const Path& folder) {
+  const Path path = folder / "config.json";
+  require(file_exists(path), ErrorKind::data,
+          "[model] {}: there is no such file; give a Hugging Face model folder, or make one with zeno init",
+          path.string());
+  ModelConfig config = parse_config(read_file(path, 1 << 24), path.string());
+  if (log_rank() <= 0) {
+    for (const std::string& warning : config.warnings) log_warning("[model] {}: {}", path.string(), warning);
+  }
+  return config;
+}
+
+void check_config(const ModelConfig& config, std::string_view where, ErrorKind kind) {
+  const auto in_range = [&](int64_t value, int64_t max, const char* what) {
+    require(value >= 1 && value <= max, kind, "[model] {}: {} is {}, expected 1 to {}", where, what, value,
+            max);
+  };
+  in_range(config.vocab, kMaxVocab, "vocabulary");
+  in_range(config.hidden, kMaxHidden, "hidden size");
+  in_range(config.layers, kMaxLayers, "number of layers");
+  in_range(config.intermediate, kMaxIntermediate, "intermediate size");
+  in_range(config.heads, kMaxHeads, "number of heads");
+  in_range(config.kv_heads, config.heads, "number of key/value heads");
+  in_range(config.head_dim, kMaxHeadDim, "head size");
+  in_range(config.max_positions, kMaxPositions, "number of positions");
+  require(config.heads % config.kv_heads == 0, kind,
+          "[model] {}: {} key/value heads (num_key_value_heads) do not divide {} heads", where,
+          config.kv_heads, config.heads);
+  require(config.arch == Arch::gpt2 || config.head_dim % 2 == 0, kind,
+          "[model] {}: head_dim is {}, expected an even number (rotary embedding turns pairs)", where,
+          config.head_dim);
+  ensure(int64_t(config.windows.size()) == config.layers, "[model] {}: {} windows for {} layers", where,
+         config.windows.size(), config.layers);
+}
+
+std::string config_text(const ModelConfig& config, DType dtype) {
+  using OrderedJson = nlohmann::ordered_json;
+  const char* name = dtype == DType::bf16 ? "bfloat16" : dtype == DType::f16 ? "float16" : "float32";
+  if (!config.text.empty()) {
+    OrderedJson json = OrderedJson::parse(config.text);
+    const char* key = json.contains("dtype") ? "dtype" : "torch_dtype";
+    if (json.contains(key) && json[key] == name) return config.text;
+    json[key] = name;
+    return json.dump(2) + "\n";
+  }
+  const Family& family = family_of(config.arch);
+  OrderedJson json = {{"architectures", {std::string(family.class_name)}},
+                      {"model_type", std::string(family.model_type)},
+                      {"torch_dtype", name},
+                      {"vocab_size", config.vocab},
+                      {"initializer_range", config.init_std},
+                      {"tie_word_embeddings", config.tied},
+                      {"use_cache", true}};
+  // Said even when there is none: transformers has defaults, beyond a small vocabulary.
+  for (const char* key : {"bos_token_id", "eos_token_id"})
+    json[key] = config.eos ? OrderedJson(*config.eos) : nullptr;
+  family.write(config, json);
+  return json.dump(2) + "\n";
+}
+
+}  // namespace zeno::model

@@ -1,0 +1,52 @@
+// Writes a Hugging Face folder from our parameters: the inverse of weights.h. Values may come in any order
+// and in ranges of any size, from several threads; weights appear in the folder on commit() only.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "zeno/base/dtype.h"
+#include "zeno/base/file.h"
+#include "zeno/checkpoint/safetensors_writer.h"
+#include "zeno/model/config.h"
+#include "zeno/nn/layer.h"
+
+namespace zeno::model {
+
+struct ExportOptions {
+  DType dtype = DType::bf16;
+  uint64_t max_shard_bytes = 5'000'000'000;
+};
+
+class ModelWriter {
+ public:
+  ModelWriter(const Path& folder, const ModelConfig& config, std::vector<nn::Parameter> table,
+              const ExportOptions& options);
+
+  // Elements [begin, begin + values.size()) of a parameter of the table; each element once.
+  void write(const nn::Parameter& parameter, int64_t begin, std::span<const float> values);
+  // Makes weights and config.json durable and visible.
+  void commit();
+
+ private:
+  void write_file(const std::string& tensor, int64_t offset, std::span<const float> values);
+
+  Path folder_;
+  std::string config_text_;
+  DType dtype_;
+  checkpoint::WeightFolderWriter weights_;
+};
+
+// Asks for every parameter in table order, in pieces: values(parameter, begin, end, out).
+using ParameterValues = std::function<void(const nn::Parameter&, int64_t begin, int64_t end, float* out)>;
+void export_model(const Path& folder, const ModelConfig& config, const std::vector<nn::Parameter>& table,
+                  const ParameterValues& values, const ExportOptions& options);
+
+// Copies what belongs to a model besides weights and config.json (tokenizer, chat template, generation
+// settings), as far as it is there.
+void copy_companions(const Path& from, const Path& to);
+
+}  // namespace zeno::model

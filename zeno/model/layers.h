@@ -1,0 +1,19 @@
+// From a model's configuration to its layers: the list that the engine runs and the parameter table that
+// everything else (allocation, sharding, import, export) reads.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "zeno/model/config.h"
+#include "zeno/nn/layer.h"
+
+namespace zeno::model {
+
+// `max_positions` is the longest sequence that will be run. Error(usage) if the model cannot take it.
+nn::LayerList build_layers(const ModelConfig& config, int64_t max_positions);
+
+// All parameters in table order; a tied one occurs once, as its first layer declares it.
+std::vector<nn::Parameter> parameter_table(const nn::LayerList& model);
+
+}  // namespace zeno::model

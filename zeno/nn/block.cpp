@@ -1,0 +1,109 @@
+#include "zeno/nn/block.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "zeno/nn/attention.h"
+#include "zeno/nn/layout.h"
+#include "zeno/nn/mlp.h"
+
+namespace zeno::nn {
+namespace {
+
+// Two residual layers in a row. What lies between them is saved in every mode: it is the input of the second.
+class Block final : public Layer {
+ public:
+  explicit Block(BlockOptions options) : name_(std::move(options.name)) {
+    options.name = name_;
+    attention_ = make_attention(options);
+    mlp_ = make_mlp(options);
+    hidden_ = options.hidden;
+    attention_parameters_ = attention_->parameters().size();
+  }
+
+  std::string name() const override { return name_; }
+  std::vector<Parameter> parameters() const override;
+  LayerSizes sizes(BatchShape shape, DType compute, Recompute recompute) const override;
+  void forward(const ForwardArgs& args, Recompute recompute) const override;
+  void backward(const BackwardArgs& args, Recompute recompute) const override;
+  double forward_flops(BatchShape shape) const override {
+    return attention_->forward_flops(shape) + mlp_->forward_flops(shape);
+  }
+
+ private:
+  struct Saved {
+    Tensor middle;          // [R, C], x + attention(x)
+    Tensor attention, mlp;  // u8, their own
+  };
+
+  Saved cut_saved(Layout& saved, BatchShape shape, DType compute, Recompute recompute) const;
+
+  std::string name_;
+  int64_t hidden_ = 0;
+  size_t attention_parameters_ = 0;
+  std::unique_ptr<Layer> attention_, mlp_;
+};
+
+std::vector<Parameter> Block::parameters() const {
+  std::vector<Parameter> all = attention_->parameters();
+  for (Parameter& p : mlp_->parameters()) all.push_back(std::move(p));
+  return all;
+}
+
+Block::Saved Block::cut_saved(Layout& saved, BatchShape shape, DType compute, Recompute recompute) const {
+  Saved s;
+  s.middle = saved.take(compute, shape.rows(), hidden_);
+  s.attention = saved.take(DType::u8, 1, int64_t(attention_->sizes(shape, compute, recompute).saved));
+  s.mlp = saved.take(DType::u8, 1, int64_t(mlp_->sizes(shape, compute, recompute).saved));
+  return s;
+}
+
+LayerSizes Block::sizes(BatchShape shape, DType compute, Recompute recompute) const {
+  const size_t workspace = std::max(attention_->sizes(shape, compute, recompute).workspace,
+                                    mlp_->sizes(shape, compute, recompute).workspace);
+  Layout saved;
+  if (recompute != Recompute::full) cut_saved(saved, shape, compute, recompute);
+  return {.saved = saved.peak(), .workspace = workspace};
+}
+
+void Block::forward(const ForwardArgs& args, Recompute recompute) const {
+  ForwardArgs attention = args, mlp = args;
+  attention.params = args.params.first(attention_parameters_);
+  mlp.params = args.params.subspan(attention_parameters_);
+  Tensor middle = args.y;  // evaluation keeps nothing: the sum grows in the output
+  if (args.saved) {
+    Layout layout(args.saved);
+    const Saved saved = cut_saved(layout, args.batch.shape, args.x.dtype, recompute);
+    middle = saved.middle;
+    attention.saved = saved.attention;
+    mlp.saved = saved.mlp;
+  }
+  attention.y = middle;
+  mlp.x = middle;
+  attention_->forward(attention, recompute);
+  mlp_->forward(mlp, recompute);
+}
+
+void Block::backward(const BackwardArgs& args, Recompute recompute) const {
+  Layout layout(args.saved);
+  const Saved saved = cut_saved(layout, args.batch.shape, args.x.dtype, recompute);
+  BackwardArgs attention = args, mlp = args;
+  mlp.params = args.params.subspan(attention_parameters_);
+  mlp.grads = args.grads.subspan(attention_parameters_);
+  mlp.x = saved.middle;
+  mlp.dx = args.dy;  // the gradient of the middle replaces that of the output
+  mlp.saved = saved.mlp;
+  attention.params = args.params.first(attention_parameters_);
+  attention.grads = args.grads.first(attention_parameters_);
+  attention.saved = saved.attention;
+  mlp_->backward(mlp, recompute);
+  attention_->backward(attention, recompute);
+}
+
+}  // namespace
+
+std::unique_ptr<Layer> make_block(BlockOptions options) {
+  return std::make_unique<Block>(std::move(options));
+}
+
+}  // namespace zeno::nn

@@ -1,0 +1,60 @@
+#include "zeno/nn/embedding.h"
+
+#include <utility>
+
+#include "zeno/kernels/embedding.h"
+#include "zeno/nn/parameter_list.h"
+
+namespace zeno::nn {
+namespace {
+
+class Embedding final : public Layer {
+ public:
+  explicit Embedding(EmbeddingOptions options) : name_(std::move(options.name)) {
+    table_ = list_.matrix(name_ + ".weight", options.vocab, options.hidden, options.init_std,
+                          std::move(options.table));
+    if (options.positions > 0)
+      positions_ = list_.matrix(name_ + ".positions", options.positions, options.hidden, options.init_std,
+                                std::move(options.position_table));
+    sparse_ = !options.tied;
+  }
+
+  std::string name() const override { return name_; }
+  std::vector<Parameter> parameters() const override {
+    std::vector<Parameter> all = list_.all();
+    all[size_t(table_)].sparse_rows = sparse_;
+    return all;
+  }
+  LayerSizes sizes(BatchShape, DType, Recompute) const override { return {}; }
+
+  void forward(const ForwardArgs& args, Recompute) const override {
+    embedding_forward(args.stream, {.tokens = args.batch.tokens,
+                                    .positions = args.batch.positions,
+                                    .table = pick(args.params, table_),
+                                    .position_table = pick(args.params, positions_),
+                                    .y = args.y});
+  }
+
+  void backward(const BackwardArgs& args, Recompute) const override {
+    const Tensor dtable = pick(args.grads, table_), dpositions = pick(args.grads, positions_);
+    if (dtable) embedding_backward(args.stream, args.batch.tokens, args.dy, dtable);
+    if (dpositions) embedding_backward(args.stream, args.batch.positions, args.dy, dpositions);
+  }
+
+  double forward_flops(BatchShape) const override { return 0; }
+  bool backward_needs_params() const override { return false; }
+
+ private:
+  std::string name_;
+  ParameterList list_;
+  int table_ = kAbsent, positions_ = kAbsent;
+  bool sparse_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> make_embedding(EmbeddingOptions options) {
+  return std::make_unique<Embedding>(std::move(options));
+}
+
+}  // namespace zeno::nn

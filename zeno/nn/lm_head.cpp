@@ -1,0 +1,139 @@
+#include "zeno/nn/lm_head.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "zeno/device/copy.h"
+#include "zeno/kernels/cross_entropy.h"
+#include "zeno/kernels/matmul.h"
+#include "zeno/nn/layout.h"
+#include "zeno/nn/linear.h"
+#include "zeno/nn/parameter_list.h"
+
+namespace zeno::nn {
+namespace {
+
+constexpr int64_t kChunkBytes = int64_t(32) << 20;
+constexpr int64_t kMinChunkRows = 64;
+constexpr int64_t kChunkStep = 16;
+
+// Legend: R rows of the micro-batch, n ≤ R of them with a target, r ≤ n in one chunk.
+class LmHead final : public LossLayer {
+ public:
+  explicit LmHead(LmHeadOptions options);
+
+  std::string name() const override { return "head"; }
+  std::vector<Parameter> parameters() const override { return list_.all(); }
+  size_t workspace(BatchShape shape, DType compute) const override;
+  void run(const LossArgs& args) const override;
+  double forward_flops(BatchShape shape) const override {
+    return 2 * double(shape.rows()) * double(o_.hidden) * double(o_.vocab);
+  }
+
+ private:
+  struct Scratch {
+    Tensor x;           // [n, C], rows with a target
+    Tensor targets;     // i32 [n, 1]
+    Tensor h;           // [r, C], norm(x), then its gradient, then that of x
+    Tensor rstd, mean;  // f32 [r, 1]
+    Tensor logits;      // f32 [r, V]
+  };
+
+  Scratch cut(Layout& work, int64_t rows, DType compute) const;
+  int64_t chunk_rows(int64_t rows) const;
+  // Loss (and gradient) of the valid rows [begin, begin + scratch rows).
+  void run_chunk(const LossArgs& args, const Scratch& all, int64_t begin, int64_t rows) const;
+
+  LmHeadOptions o_;
+  ParameterList list_;
+  int norm_ = kAbsent, norm_bias_ = kAbsent, weight_ = kAbsent;
+};
+
+LmHead::LmHead(LmHeadOptions options) : o_(std::move(options)) {
+  norm_ = list_.vector("final_norm.weight", o_.hidden, Init::Kind::ones, o_.norm_files);
+  if (o_.norm == Norm::layer)
+    norm_bias_ = list_.vector("final_norm.bias", o_.hidden, Init::Kind::zeros, o_.norm_bias_files);
+  weight_ = list_.matrix(o_.weight_name, o_.vocab, o_.hidden, o_.init_std, o_.weight_files);
+}
+
+// Depends on the vocabulary only, so that the workspace for fewer valid rows is never larger.
+int64_t LmHead::chunk_rows(int64_t rows) const {
+  const int64_t fitting = kChunkBytes / int64_t(sizeof(float)) / o_.vocab / kChunkStep * kChunkStep;
+  return std::min(rows, std::max(kMinChunkRows, fitting));
+}
+
+LmHead::Scratch LmHead::cut(Layout& work, int64_t rows, DType compute) const {
+  const int64_t chunk = chunk_rows(rows);
+  Scratch s;
+  s.x = work.take(compute, rows, o_.hidden);
+  s.targets = work.take(DType::i32, rows, 1);
+  s.h = work.take(compute, chunk, o_.hidden);
+  s.rstd = work.take(DType::f32, chunk, 1);
+  s.mean = work.take(DType::f32, chunk, 1);
+  s.logits = work.take(DType::f32, chunk, o_.vocab);
+  return s;
+}
+
+size_t LmHead::workspace(BatchShape shape, DType compute) const {
+  Layout work;
+  cut(work, shape.rows(), compute);
+  return work.peak();
+}
+
+void LmHead::run(const LossArgs& args) const {
+  const int64_t n = args.batch.valid_count;
+  Layout work(args.workspace);
+  const Scratch s = cut(work, n, args.x.dtype);
+  if (n > 0) {
+    const Tensor& targets = args.batch.targets;
+    const Tensor index = args.batch.valid_rows.columns(0, n);
+    gather_rows(args.stream, args.x, index, s.x);
+    gather_rows(args.stream, {targets.data, targets.dtype, targets.count(), 1}, index, s.targets);
+  }
+  // x has been read: dx may take its place.
+  if (args.dx) fill_zero_async(args.stream, args.dx.data, args.dx.bytes());
+  for (int64_t begin = 0; begin < n; begin += s.h.rows)
+    run_chunk(args, s, begin, std::min(s.h.rows, n - begin));
+}
+
+void LmHead::run_chunk(const LossArgs& args, const Scratch& s, int64_t begin, int64_t rows) const {
+  const bool training = !args.grads.empty();
+  const Tensor x = s.x.slice(begin, rows), h = s.h.slice(0, rows), logits = s.logits.slice(0, rows);
+  const Tensor rstd = s.rstd.slice(0, rows), mean = s.mean.slice(0, rows),
+               weight = pick(args.params, weight_);
+  norm_forward(args.stream, o_.norm,
+               {.x = x,
+                .weight = pick(args.params, norm_),
+                .bias = pick(args.params, norm_bias_),
+                .y = h,
+                .rstd = rstd,
+                .mean = mean,
+                .eps = o_.norm_eps});
+  matmul(args.stream, {.a = h, .b = weight, .c = logits, .transpose_b = true});
+  cross_entropy(args.stream, {.logits = logits,
+                              .targets = {s.targets.slice(begin, rows).data, DType::i32, 1, rows},
+                              .losses = args.losses.columns(begin, rows),
+                              .hits = args.hits ? args.hits.columns(begin, rows) : Tensor{},
+                              .grad_scale = training ? args.grad_scale : 0.0f});
+  if (!training) return;
+  linear_backward(args.stream,
+                  {.x = h, .dy = logits, .weight = weight, .dx = h, .dweight = pick(args.grads, weight_)});
+  norm_backward(args.stream, o_.norm,
+                {.x = x,
+                 .weight = pick(args.params, norm_),
+                 .rstd = rstd,
+                 .mean = mean,
+                 .dy = h,
+                 .dx = h,
+                 .dweight = pick(args.grads, norm_),
+                 .dbias = pick(args.grads, norm_bias_)});
+  scatter_rows(args.stream, h, args.batch.valid_rows.columns(begin, rows), args.dx);
+}
+
+}  // namespace
+
+std::unique_ptr<LossLayer> make_lm_head(LmHeadOptions options) {
+  return std::make_unique<LmHead>(std::move(options));
+}
+
+}  // namespace zeno::nn

@@ -1,0 +1,218 @@
+#include "zeno/nn/mlp.h"
+
+#include <algorithm>
+
+#include "zeno/kernels/activation.h"
+#include "zeno/kernels/matmul.h"
+#include "zeno/nn/block.h"
+#include "zeno/nn/layout.h"
+#include "zeno/nn/linear.h"
+#include "zeno/nn/parameter_list.h"
+
+namespace zeno::nn {
+namespace {
+
+// Intermediates of forward. Which of them lie in `saved` depends on the recompute mode.
+struct Intermediates {
+  Tensor h;           // [R, C], norm(x)
+  Tensor rstd, mean;  // f32 [R, 1]
+  Tensor up;          // [R, U], U = 2F (gate, then up) or F
+  Tensor act;         // [R, F]
+};
+
+class Mlp final : public Layer {
+ public:
+  explicit Mlp(const BlockOptions& options);
+
+  std::string name() const override { return o_.name + ".mlp"; }
+  std::vector<Parameter> parameters() const override { return list_.all(); }
+  LayerSizes sizes(BatchShape shape, DType compute, Recompute recompute) const override;
+  void forward(const ForwardArgs& args, Recompute recompute) const override;
+  void backward(const BackwardArgs& args, Recompute recompute) const override;
+  double forward_flops(BatchShape shape) const override;
+
+ private:
+  int64_t up_cols() const {
+    return o_.mlp == BlockOptions::Mlp::swiglu ? 2 * o_.intermediate : o_.intermediate;
+  }
+  Gelu gelu() const { return o_.mlp == BlockOptions::Mlp::gelu_tanh ? Gelu::tanh : Gelu::exact; }
+
+  Intermediates cut_saved(Layout& saved, int64_t rows, DType compute, Recompute recompute) const;
+  void cut_rest(Intermediates& t, Layout& work, int64_t rows, DType compute) const;
+
+  void run_rows(const ForwardArgs& args, Tensor x, Tensor y, const Intermediates& t) const;
+  void normalise_input(StreamRef stream, std::span<const Tensor> params, Tensor x,
+                       const Intermediates& t) const;
+  void activate(StreamRef stream, const Intermediates& t) const;
+  void activate_backward(StreamRef stream, const Intermediates& t, Tensor dact) const;
+
+  BlockOptions o_;
+  ParameterList list_;
+  int norm_ = kAbsent, norm_bias_ = kAbsent;
+  int up_ = kAbsent, up_bias_ = kAbsent, down_ = kAbsent, down_bias_ = kAbsent;
+};
+
+// Rows are independent, so evaluation, which keeps nothing, goes through them in parts: its workspace then
+// stays below what training needs anyway.
+int64_t evaluation_rows(int64_t rows) {
+  return std::min(rows, std::max<int64_t>(64, div_ceil<int64_t>(rows, 4)));
+}
+
+Mlp::Mlp(const BlockOptions& options) : o_(options) {
+  const auto& files = o_.files;
+  const auto ones = Init::Kind::ones, zeros = Init::Kind::zeros;
+  norm_ = list_.vector(o_.name + ".mlp_norm.weight", o_.hidden, ones, files.mlp_norm);
+  if (o_.norm == Norm::layer)
+    norm_bias_ = list_.vector(o_.name + ".mlp_norm.bias", o_.hidden, zeros, files.mlp_norm_bias);
+  up_ = list_.matrix(o_.name + ".mlp.up.weight", up_cols(), o_.hidden, o_.init_std, files.up);
+  if (o_.mlp_bias) up_bias_ = list_.vector(o_.name + ".mlp.up.bias", up_cols(), zeros, files.up_bias);
+  down_ = list_.matrix(o_.name + ".mlp.down.weight", o_.hidden, o_.intermediate, o_.out_init_std, files.down);
+  if (o_.mlp_bias) down_bias_ = list_.vector(o_.name + ".mlp.down.bias", o_.hidden, zeros, files.down_bias);
+}
+
+Intermediates Mlp::cut_saved(Layout& saved, int64_t rows, DType compute, Recompute recompute) const {
+  Intermediates t;
+  t.rstd = saved.take(DType::f32, rows, 1);
+  if (o_.norm == Norm::layer) t.mean = saved.take(DType::f32, rows, 1);
+  t.up = saved.take(compute, rows, up_cols());
+  if (recompute == Recompute::none) {
+    t.h = saved.take(compute, rows, o_.hidden);
+    t.act = saved.take(compute, rows, o_.intermediate);
+  }
+  return t;
+}
+
+// Puts what is not saved into the workspace. h and act are never needed at the same time, neither in forward
+// nor in backward, and share their bytes.
+void Mlp::cut_rest(Intermediates& t, Layout& work, int64_t rows, DType compute) const {
+  if (t.rstd.rows == 0) {
+    t.rstd = work.take(DType::f32, rows, 1);
+    t.mean = work.take(DType::f32, rows, 1);
+    t.up = work.take(compute, rows, up_cols());
+  }
+  if (t.h.rows != 0) return;
+  const size_t shared = work.mark();
+  t.h = work.take(compute, rows, o_.hidden);
+  work.rewind(shared);
+  t.act = work.take(compute, rows, o_.intermediate);
+}
+
+LayerSizes Mlp::sizes(BatchShape shape, DType compute, Recompute recompute) const {
+  Layout evaluation;
+  Intermediates nothing_saved;
+  cut_rest(nothing_saved, evaluation, evaluation_rows(shape.rows()), compute);
+  if (recompute == Recompute::full) return {.saved = 0, .workspace = evaluation.peak()};
+
+  Layout saved, work;
+  Intermediates t = cut_saved(saved, shape.rows(), compute, recompute);
+  cut_rest(t, work, shape.rows(), compute);
+  return {.saved = saved.peak(), .workspace = std::max(evaluation.peak(), work.peak())};
+}
+
+void Mlp::normalise_input(StreamRef stream, std::span<const Tensor> params, Tensor x,
+                          const Intermediates& t) const {
+  norm_forward(stream, o_.norm,
+               {.x = x,
+                .weight = pick(params, norm_),
+                .bias = pick(params, norm_bias_),
+                .y = t.h,
+                .rstd = t.rstd,
+                .mean = t.mean,
+                .eps = o_.norm_eps});
+}
+
+void Mlp::activate(StreamRef stream, const Intermediates& t) const {
+  if (o_.mlp == BlockOptions::Mlp::swiglu)
+    swiglu_forward(stream, t.up, t.act);
+  else
+    gelu_forward(stream, gelu(), t.up, t.act);
+}
+
+// The gradient of `up` takes its place.
+void Mlp::activate_backward(StreamRef stream, const Intermediates& t, Tensor dact) const {
+  if (o_.mlp == BlockOptions::Mlp::swiglu)
+    swiglu_backward(stream, t.up, dact, t.up);
+  else
+    gelu_backward(stream, gelu(), t.up, dact, t.up);
+}
+
+void Mlp::run_rows(const ForwardArgs& args, Tensor x, Tensor y, const Intermediates& t) const {
+  normalise_input(args.stream, args.params, x, t);
+  matmul(args.stream, {.a = t.h,
+                       .b = pick(args.params, up_),
+                       .c = t.up,
+                       .transpose_b = true,
+                       .bias = pick(args.params, up_bias_)});
+  activate(args.stream, t);
+  if (!y) return;
+  matmul(args.stream, {.a = t.act,
+                       .b = pick(args.params, down_),
+                       .c = y,
+                       .transpose_b = true,
+                       .bias = pick(args.params, down_bias_),
+                       .residual = x});
+}
+
+void Mlp::forward(const ForwardArgs& args, Recompute recompute) const {
+  const int64_t rows = args.batch.shape.rows();
+  const DType compute = args.x.dtype;
+  if (args.saved) {
+    Layout saved(args.saved), work(args.workspace);
+    Intermediates t = cut_saved(saved, rows, compute, recompute);
+    cut_rest(t, work, rows, compute);
+    run_rows(args, args.x, args.y, t);
+    return;
+  }
+  for (int64_t begin = 0; begin < rows; begin += evaluation_rows(rows)) {
+    const int64_t part = std::min(evaluation_rows(rows), rows - begin);
+    Layout work(args.workspace);
+    Intermediates t;
+    cut_rest(t, work, part, compute);
+    run_rows(args, args.x.slice(begin, part), args.y.slice(begin, part), t);
+  }
+}
+
+void Mlp::backward(const BackwardArgs& args, Recompute recompute) const {
+  const DType compute = args.x.dtype;
+  Layout saved(args.saved), work(args.workspace);
+  Intermediates t = cut_saved(saved, args.batch.shape.rows(), compute, recompute);
+  cut_rest(t, work, args.batch.shape.rows(), compute);
+  const bool selective = recompute == Recompute::selective;
+
+  // Gradients of act and h take their places, which the weight gradients were the last to read.
+  if (selective && pick(args.grads, down_)) activate(args.stream, t);
+  linear_backward(args.stream, {.x = t.act,
+                                .dy = args.dy,
+                                .weight = pick(args.params, down_),
+                                .dx = t.act,
+                                .dweight = pick(args.grads, down_),
+                                .dbias = pick(args.grads, down_bias_)});
+  activate_backward(args.stream, t, t.act);
+  if (selective && pick(args.grads, up_)) normalise_input(args.stream, args.params, args.x, t);
+  linear_backward(args.stream, {.x = t.h,
+                                .dy = t.up,
+                                .weight = pick(args.params, up_),
+                                .dx = t.h,
+                                .dweight = pick(args.grads, up_),
+                                .dbias = pick(args.grads, up_bias_)});
+  norm_backward(args.stream, o_.norm,
+                {.x = args.x,
+                 .weight = pick(args.params, norm_),
+                 .rstd = t.rstd,
+                 .mean = t.mean,
+                 .dy = t.h,
+                 .dresidual = args.dy,
+                 .dx = args.dx,
+                 .dweight = pick(args.grads, norm_),
+                 .dbias = pick(args.grads, norm_bias_)});
+}
+
+double Mlp::forward_flops(BatchShape shape) const {
+  return 2 * double(shape.rows()) * double(o_.hidden) * double(up_cols() + o_.intermediate);
+}
+
+}  // namespace
+
+std::unique_ptr<Layer> make_mlp(const BlockOptions& options) { return std::make_unique<Mlp>(options); }
+
+}  // namespace zeno::nn

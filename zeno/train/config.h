@@ -1,0 +1,156 @@
+// Everything a training run needs to know, as plain values grouped by concern. The initialisers are the
+// defaults; config_keys lists the JSON key of each field, config_parser fills it. A parsed and resolved
+// TrainConfig holds final values only: nothing here is "auto". Plain data: copy it freely, no thread rule.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "zeno/base/dtype.h"
+#include "zeno/train/loss_scale.h"
+#include "zeno/train/schedule.h"
+
+namespace zeno::train {
+
+enum class OffloadDevice { none, cpu, nvme };
+enum class OptimizerKind { adamw, adam, sgd, lion };  // adam: weight decay added to the gradient
+enum class RecomputeMode { none, selective, full };
+enum class MicroBatchOrder { horizontal, vertical };
+enum class RunDevice { cpu, cuda };
+
+struct OffloadOptimizerConfig {
+  OffloadDevice device = OffloadDevice::none;
+  std::string nvme_path;
+  int64_t buffer_count = 4;
+  bool pin_memory = true;
+  bool pipeline_read = false, pipeline_write = false;
+  double ratio = 1;  // part of the optimizer state that is offloaded
+};
+
+struct OffloadParamConfig {
+  OffloadDevice device = OffloadDevice::none;
+  std::string nvme_path;
+  int64_t buffer_count = 5;
+  int64_t buffer_size = 100'000'000;   // elements
+  int64_t max_in_cpu = 1'000'000'000;  // elements
+  bool pin_memory = true;
+};
+
+// Sizes and thresholds are element counts, as in DeepSpeed.
+struct ZeroConfig {
+  int64_t stage = 0;
+  bool contiguous_gradients = true;
+  bool reduce_scatter = true;
+  bool overlap_comm = false;  // resolved: true at stage 3 unless given
+  int64_t reduce_bucket_size = 500'000'000;
+  int64_t allgather_bucket_size = 500'000'000;
+  int64_t prefetch_bucket_size = 50'000'000;  // 0: no prefetch
+  int64_t param_persistence_threshold = 100'000;
+  int64_t model_persistence_threshold = std::numeric_limits<int64_t>::max();
+  int64_t max_live_parameters = 1'000'000'000;
+  int64_t max_reuse_distance = 1'000'000'000;
+  int64_t sub_group_size = 1'000'000'000;
+  bool round_robin_gradients = false;
+  bool ignore_unused_parameters = true;
+  OffloadOptimizerConfig offload_optimizer;
+  OffloadParamConfig offload_param;
+};
+
+struct PrecisionConfig {
+  DType compute = DType::f32;        // dtype of the working weights and activations
+  DType grad_accum = DType::f32;     // DeepSpeed: the compute dtype
+  DType communication = DType::f32;  // of the gradient reduction; resolved: grad_accum unless given
+  DType param_dtype = DType::f32;    // as written; must be `compute` when given
+  bool fp16_enabled = false, bf16_enabled = false;  // as written; `compute` is what counts
+  LossScaleConfig loss_scale;                       // fp16 only
+};
+
+// 0: not given. After resolve_batch: train_batch = micro_batch · grad_accum · world.
+struct BatchConfig {
+  int64_t train_batch = 0;
+  int64_t micro_batch = 0;  // per rank
+  int64_t grad_accum = 0;
+};
+
+struct OptimizerConfig {
+  std::string type = "AdamW";                 // as written
+  OptimizerKind kind = OptimizerKind::adamw;  // resolved from type and adam_w_mode
+  double lr = 1e-3;
+  std::array<double, 2> betas{0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 0;
+  double momentum = 0;  // sgd
+  bool bias_correction = true;
+  bool adam_w_mode = true;
+  bool torch_adam = false;
+  double gradient_clipping = 1.0;  // global L2 norm; 0: off
+};
+
+struct RecomputeConfig {
+  RecomputeMode mode = RecomputeMode::none;
+  int64_t every = 1;     // keep the input of every k-th block
+  bool enabled = false;  // activation_checkpointing.enabled, which is no DeepSpeed key but is in use
+  int64_t number_checkpoints = 0;  // DeepSpeed's count of kept blocks; resolve_model turns it into `every`
+};
+
+struct RunConfig {
+  std::string model, out;
+  std::vector<std::string> data;
+  int64_t seq_len = 0;  // 0: the model's own, capped by the trainer
+  int64_t steps = 0;    // 0: by epochs
+  double epochs = 1;
+  int64_t ranks = 0;  // 0: what the launcher says, else 1
+  RunDevice device = RunDevice::cpu;
+  MicroBatchOrder order = MicroBatchOrder::horizontal;
+  bool reproducible = false;  // the same bits at 1, 2, 4 and 8 ranks
+  int64_t seed = 42;
+  int64_t save_every = 0;  // 0: at the end only
+  std::string resume;      // "", "auto" or a folder
+  std::string eval_data;
+  int64_t eval_every = 0;
+  std::string log, trace;
+  int64_t steps_per_print = 1;
+  double deadline_s = 300;  // longest wait for another rank
+};
+
+struct TrainConfig {
+  ZeroConfig zero;
+  PrecisionConfig precision;
+  BatchConfig batch;
+  OptimizerConfig optimizer;
+  ScheduleConfig schedule;
+  RecomputeConfig recompute;
+  bool sparse_gradients = false;
+  RunConfig run;
+};
+
+// Names of the values of each enum, in order: what the JSON and the flags say.
+template <class E>
+inline constexpr std::array<std::string_view, 0> kNames{};
+template <>
+inline constexpr std::array<std::string_view, 3> kNames<OffloadDevice>{"none", "cpu", "nvme"};
+template <>
+inline constexpr std::array<std::string_view, 4> kNames<OptimizerKind>{"adamw", "adam", "sgd", "lion"};
+template <>
+inline constexpr std::array<std::string_view, 3> kNames<RecomputeMode>{"none", "selective", "full"};
+template <>
+inline constexpr std::array<std::string_view, 2> kNames<MicroBatchOrder>{"horizontal", "vertical"};
+template <>
+inline constexpr std::array<std::string_view, 2> kNames<RunDevice>{"cpu", "cuda"};
+template <>
+inline constexpr std::array<std::string_view, 2> kNames<WarmupType>{"log", "linear"};
+template <>
+inline constexpr std::array<std::string_view, 9> kNames<ScheduleType>{
+    "constant",      "linear",         "cosine",   "wsd",        "WarmupLR",
+    "WarmupDecayLR", "WarmupCosineLR", "OneCycle", "LRRangeTest"};
+
+template <class E>
+constexpr std::string_view text_of(E value) {
+  return kNames<E>[static_cast<size_t>(value)];
+}
+
+}  // namespace zeno::train

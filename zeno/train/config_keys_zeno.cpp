@@ -1,0 +1,92 @@
+// Rows of recomputation and of Zeno's own block, where the flags of `zeno train` live too.
+#include "zeno/train/config_table.h"
+
+namespace zeno::train {
+namespace {
+
+using enum KeyType;
+constexpr auto kRun = &TrainConfig::run;
+constexpr auto kRecompute = &TrainConfig::recompute;
+
+void add_activation_checkpointing(TableBuilder& table) {
+  table.block("activation_checkpointing").strict = false;
+  table
+      .key<kRecompute, &RecomputeConfig::number_checkpoints>(
+          "number_checkpoints", "keep this many block inputs: zeno.recompute full, every = blocks / number")
+      .range(0);
+  table.no_effect("partition_activations", boolean, "false",
+                  "splits over model-parallel ranks: there are none");
+  table.warned("cpu_checkpointing", boolean, "false", "kept activations stay on the device");
+  table.no_effect("contiguous_memory_optimization", boolean, "false", "activations are in an arena already");
+  table.no_effect("synchronize_checkpoint_boundary", boolean, "false", "a debugging aid of PyTorch");
+  table.warned("profile", boolean, "false", "use --trace");
+  ConfigKey& enabled = table.key<kRecompute, &RecomputeConfig::enabled>(
+      "enabled", "not a DeepSpeed key; read as zeno.recompute full");
+  enabled.status = KeyStatus::warned;
+}
+
+void add_numerics(TableBuilder& table) {
+  table
+      .key<&TrainConfig::precision, &PrecisionConfig::compute>(
+          "dtype", "compute dtype; when not given: from fp16 and bf16, else fp32")
+      .set_flag("--dtype");
+  table.key<kRecompute, &RecomputeConfig::mode>("recompute", "activations computed again in backward")
+      .set_flag("--recompute");
+  table.key<kRecompute, &RecomputeConfig::every>("recompute_every", "keep the input of every k-th block")
+      .range(1)
+      .set_flag("--recompute-every");
+  table.key<kRun, &RunConfig::order>("order", "micro-batches one by one, or layer by layer")
+      .set_flag("--order");
+  table.key<kRun, &RunConfig::reproducible>("reproducible", "the same bits at 1, 2, 4 and 8 ranks")
+      .set_flag("--reproducible");
+  table.key<kRun, &RunConfig::seed>("seed", "of init, shuffling and rounding").range(0).set_flag("--seed");
+}
+
+void add_run(TableBuilder& table) {
+  table.key<kRun, &RunConfig::model>("model", "folder of the model").set_flag("--model");
+  table.key<kRun, &RunConfig::data>("data", "training files").set_flag("--data");
+  table.key<kRun, &RunConfig::out>("out", "folder for the result").set_flag("--out");
+  table.key<kRun, &RunConfig::seq_len>("seq_len", "tokens per sample; 0: the model's")
+      .range(0)
+      .set_flag("--seq-len");
+  table.key<kRun, &RunConfig::steps>("steps", "optimizer steps; 0: by epochs")
+      .range(0, 1e15)
+      .set_flag("--steps");
+  table.key<kRun, &RunConfig::epochs>("epochs", "passes over the data when steps is 0")
+      .range(0)
+      .set_flag("--epochs");
+  table.key<kRun, &RunConfig::ranks>("ranks", "ranks as threads; 0: as launched")
+      .range(0, 4096)
+      .set_flag("--ranks");
+  table.key<kRun, &RunConfig::device>("device", "where to compute").set_flag("--device");
+  table.key<kRun, &RunConfig::save_every>("save_every", "steps between checkpoints; 0: at the end only")
+      .range(0)
+      .set_flag("--save-every");
+  table.key<kRun, &RunConfig::resume>("resume", "auto, or a checkpoint folder").set_flag("--resume");
+  table.key<kRun, &RunConfig::eval_data>("eval_data", "evaluation file").set_flag("--eval-data");
+  table.key<kRun, &RunConfig::eval_every>("eval_every", "steps between evaluations; 0: never")
+      .range(0)
+      .set_flag("--eval-every");
+  table.key<kRun, &RunConfig::log>("log", "metrics file; empty: metrics.jsonl in out").set_flag("--log");
+  table.key<kRun, &RunConfig::trace>("trace", "Perfetto trace of a step").set_flag("--trace");
+  table.key<kRun, &RunConfig::deadline_s>("deadline_s", "longest wait for another rank, seconds")
+      .range(0.001, 1e9)
+      .set_flag("--deadline");
+}
+
+}  // namespace
+
+void add_zeno_keys(TableBuilder& table) {
+  add_activation_checkpointing(table);
+  table.block("zeno");
+  add_numerics(table);
+  add_run(table);
+  table.top();
+  table.key<kRun, &RunConfig::steps_per_print>("steps_per_print", "steps between progress lines").range(1);
+  table.renamed("reproducible", boolean, {"zeno.reproducible"}, "the same as zeno.reproducible");
+  table.renamed("order", choice, {"zeno.order"}, "the same as zeno.order")
+      .set_choices({"horizontal", "vertical"});
+  table.renamed("seed", integer, {"zeno.seed"}, "the same as zeno.seed").range(0);
+}
+
+}  // namespace zeno::train

@@ -1,0 +1,46 @@
+// --print-config: one line per key with its value and origin.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "zeno/train/config_keys.h"
+#include "zeno/train/config_parser.h"
+
+namespace zeno::train {
+namespace {
+
+void append_list(std::string& out, std::string_view title, const std::vector<std::string>& lines) {
+  if (lines.empty()) return;
+  out += fmt::format("\n{}\n", title);
+  for (const std::string& line : lines) out += fmt::format("  {}\n", line);
+}
+
+}  // namespace
+
+std::string print_config(const ParsedConfig& parsed) {
+  struct Line {
+    std::string_view key;
+    std::string value, origin;
+  };
+  std::vector<Line> lines;
+  size_t key_width = 3, value_width = 5;
+  for (const ConfigKey& key : config_keys()) {
+    if (key.show == nullptr || !applies_to(key, parsed.config)) continue;
+    const auto found = parsed.origins.find(key.path);
+    const bool by_default = found == parsed.origins.end();
+    const bool unset = by_default && key.default_text == "null";
+    lines.push_back({key.path, unset ? "not given" : key.show(parsed.config),
+                     by_default ? std::string("default") : found->second.text});
+    key_width = std::max(key_width, key.path.size());
+    value_width = std::max(value_width, std::min<size_t>(lines.back().value.size(), 40));
+  }
+  std::string out = fmt::format("{:<{}}  {:<{}}  {}\n", "key", key_width, "value", value_width, "from");
+  for (const Line& line : lines) {
+    out += fmt::format("{:<{}}  {:<{}}  {}\n", line.key, key_width, line.value, value_width, line.origin);
+  }
+  append_list(out, "warnings", parsed.warnings);
+  append_list(out, "accepted, changes nothing", parsed.notes);
+  return out;
+}
+
+}  // namespace zeno::train

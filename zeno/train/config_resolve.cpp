@@ -1,0 +1,270 @@
+#include "zeno/train/config_resolve.h"
+
+#include <algorithm>
+#include <string>
+
+#include "zeno/base/error.h"
+#include "zeno/base/math.h"
+#include "zeno/train/config_keys.h"
+
+namespace zeno::train {
+namespace {
+
+using Kind = ValueOrigin::Kind;
+constexpr auto kUsage = ErrorKind::usage;
+
+std::string where(const ParsedConfig& parsed, std::string_view key) {
+  const auto found = parsed.origins.find(key);
+  return fmt::format("{}: {}", found == parsed.origins.end() ? "default" : found->second.text, key);
+}
+
+bool from_flag(const ParsedConfig& parsed, std::string_view key) {
+  const auto found = parsed.origins.find(key);
+  return found != parsed.origins.end() && found->second.kind == Kind::flag;
+}
+
+void resolve_compute_dtype(ParsedConfig& parsed) {
+  PrecisionConfig& p = parsed.config.precision;
+  require(!(p.fp16_enabled && p.bf16_enabled), kUsage,
+          "[config] {}: fp16 and bf16 are both enabled; keep one of them", where(parsed, "bf16.enabled"));
+  const DType enabled = p.fp16_enabled ? DType::f16 : p.bf16_enabled ? DType::bf16 : DType::f32;
+  const char* key = p.fp16_enabled ? "fp16.enabled" : "bf16.enabled";
+  if (!parsed.given("zeno.dtype")) {
+    p.compute = enabled;
+    if (enabled != DType::f32) parsed.derive("zeno.dtype", fmt::format("{} is true", key));
+    if (enabled == DType::f32 && (parsed.is_auto("fp16.enabled") || parsed.is_auto("bf16.enabled"))) {
+      parsed.warnings.push_back("fp16 and bf16 are left to \"auto\": training in fp32; choose with --dtype");
+    }
+  } else if (enabled != DType::f32 && enabled != p.compute) {
+    require(from_flag(parsed, "zeno.dtype"), kUsage, "[config] {}: got {}, but {} is true; keep one of them",
+            where(parsed, "zeno.dtype"), name_of(p.compute), key);
+    parsed.notes.push_back(
+        fmt::format("{}: overridden by flag --dtype {}", where(parsed, key), name_of(p.compute)));
+  }
+}
+
+void resolve_precision(ParsedConfig& parsed) {
+  resolve_compute_dtype(parsed);
+  PrecisionConfig& p = parsed.config.precision;
+  require(!parsed.given("data_types.param_dtype") || p.param_dtype == p.compute, kUsage,
+          "[config] {}: got {}, expected {} as set by fp16, bf16 or --dtype",
+          where(parsed, "data_types.param_dtype"), name_of(p.param_dtype), name_of(p.compute));
+  require(p.grad_accum == DType::f32 || p.grad_accum == p.compute, kUsage,
+          "[config] {}: got {}, expected fp32 or the compute dtype {}",
+          where(parsed, "data_types.grad_accum_dtype"), name_of(p.grad_accum), name_of(p.compute));
+  if (!parsed.given("communication_data_type") && p.communication != p.grad_accum) {
+    p.communication = p.grad_accum;
+    parsed.derive("communication_data_type", "data_types.grad_accum_dtype");
+  }
+  if (p.compute != DType::f16) return;
+  try {
+    validate_loss_scale(p.loss_scale);
+  } catch (const Error& error) {
+    fail(error.kind(), "[config] {}: {}", parsed.from_file ? where(parsed, "fp16.enabled") : "flags",
+         error.what());
+  }
+}
+
+void resolve_zero(ParsedConfig& parsed) {
+  ZeroConfig& zero = parsed.config.zero;
+  if (!parsed.given("zero_optimization.overlap_comm")) {
+    zero.overlap_comm = zero.stage == 3;
+    if (zero.overlap_comm) parsed.derive("zero_optimization.overlap_comm", "stage 3");
+  }
+  require(zero.allgather_bucket_size % 2 == 0, kUsage,
+          "[config] {}: got {}, expected an even number of elements",
+          where(parsed, "zero_optimization.allgather_bucket_size"), zero.allgather_bucket_size);
+  if (zero.stage == 3) return;
+  for (const auto& [key, origin] : parsed.origins) {
+    const bool stage3 =
+        key.starts_with("zero_optimization.stage3_") || key == "zero_optimization.sub_group_size";
+    if (stage3 && find_key(key)->status == KeyStatus::honoured) {
+      parsed.notes.push_back(fmt::format("{}: {}: no effect at stage {}", origin.text, key, zero.stage));
+    }
+  }
+}
+
+void resolve_offload(ParsedConfig& parsed) {
+  ZeroConfig& zero = parsed.config.zero;
+  OffloadOptimizerConfig& optimizer = zero.offload_optimizer;
+  OffloadParamConfig& param = zero.offload_param;
+  require(optimizer.ratio == 1 || zero.stage == 3, kUsage,
+          "[config] {}: got {}, expected 1 at stage {}; below 1 needs stage 3",
+          where(parsed, "zero_optimization.offload_optimizer.ratio"), optimizer.ratio, zero.stage);
+  const auto drop = [&](OffloadDevice& device, const char* key, const char* needs) {
+    parsed.warnings.push_back(
+        fmt::format("{}: no effect at stage {}: needs {}", where(parsed, key), zero.stage, needs));
+    device = OffloadDevice::none;
+    parsed.derive(key, fmt::format("stage {}", zero.stage));
+  };
+  if (param.device != OffloadDevice::none && zero.stage < 3) {
+    drop(param.device, "zero_optimization.offload_param.device", "stage 3");
+  }
+  if (optimizer.device != OffloadDevice::none && zero.stage < 1) {
+    drop(optimizer.device, "zero_optimization.offload_optimizer.device", "stage 1, 2 or 3");
+  }
+  if (param.nvme_path.empty() && !optimizer.nvme_path.empty() && param.device == OffloadDevice::nvme) {
+    param.nvme_path = optimizer.nvme_path;
+    parsed.derive("zero_optimization.offload_param.nvme_path", "offload_optimizer.nvme_path");
+  }
+  const auto needs_path = [&](OffloadDevice device, const std::string& path, const char* key) {
+    require(device != OffloadDevice::nvme || !path.empty(), kUsage,
+            "[config] {}: device nvme needs nvme_path; give it or --nvme-path", where(parsed, key));
+  };
+  needs_path(optimizer.device, optimizer.nvme_path, "zero_optimization.offload_optimizer.device");
+  needs_path(param.device, param.nvme_path, "zero_optimization.offload_param.device");
+}
+
+void resolve_optimizer(ParsedConfig& parsed) {
+  OptimizerConfig& o = parsed.config.optimizer;
+  const auto is = [&](std::string_view name) { return equals_ignoring_case(o.type, name); };
+  // AdamW is always decoupled; Adam too, unless adam_w_mode says no. torch_adam picks an implementation, not
+  // another algorithm.
+  const bool adam = is("Adam") || is("AdamW");
+  if (adam) {
+    o.kind = is("AdamW") || o.adam_w_mode ? OptimizerKind::adamw : OptimizerKind::adam;
+    if (is("AdamW") && !o.adam_w_mode) {
+      parsed.warnings.push_back(fmt::format("{}: no effect with type AdamW, whose decay is always decoupled",
+                                            where(parsed, "optimizer.params.adam_w_mode")));
+    }
+  } else if (is("SGD")) {
+    o.kind = OptimizerKind::sgd;
+  } else if (is("Lion")) {
+    o.kind = OptimizerKind::lion;
+  } else {
+    fail(kUsage,
+         "[config] {}: got {}, expected Adam, AdamW, SGD or Lion; another optimizer would change the results",
+         where(parsed, "optimizer.type"), o.type.substr(0, 80));
+  }
+  if (adam && o.torch_adam && o.kind == OptimizerKind::adamw &&
+      !parsed.given("optimizer.params.weight_decay")) {
+    o.weight_decay = 0.01;
+    parsed.derive("optimizer.params.weight_decay", "default of torch.optim.AdamW");
+  }
+  require(o.betas[0] < 1 && o.betas[1] < 1, kUsage, "[config] {}: got [{}, {}], expected numbers below 1",
+          where(parsed, "optimizer.params.betas"), o.betas[0], o.betas[1]);
+  if (parsed.is_auto("optimizer.params.lr")) {
+    parsed.warnings.push_back(fmt::format("{}: \"auto\" is read as {}; choose with --lr",
+                                          where(parsed, "optimizer.params.lr"), o.lr));
+  }
+}
+
+void resolve_warmup(ParsedConfig& parsed) {
+  ScheduleConfig& s = parsed.config.schedule;
+  constexpr const char* kMaxLr = "scheduler.params.warmup_max_lr";
+  constexpr const char* kWarmup = "scheduler.params.warmup_num_steps";
+  const bool plain = s.type == ScheduleType::warmup_lr || s.type == ScheduleType::warmup_decay_lr;
+  if (!plain && s.type != ScheduleType::warmup_cosine_lr) return;
+  if (!parsed.given(kWarmup) && !parsed.is_auto(kWarmup)) {
+    s.warmup_steps = 1000;
+    parsed.derive(kWarmup, fmt::format("default of {}", text_of(s.type)));
+  }
+  if (!plain) return;
+  const bool lr_flag = from_flag(parsed, "optimizer.params.lr") && !from_flag(parsed, kMaxLr);
+  if (lr_flag && parsed.given(kMaxLr)) {
+    parsed.warnings.push_back(fmt::format("{}: overridden by flag --lr", where(parsed, kMaxLr)));
+  }
+  const bool follows_lr = s.type == ScheduleType::warmup_lr || parsed.is_auto(kMaxLr);
+  if (lr_flag || (!parsed.given(kMaxLr) && follows_lr)) {
+    s.warmup_max_lr = s.lr;
+    parsed.derive(kMaxLr, "optimizer.params.lr");
+  }
+}
+
+void resolve_schedule(ParsedConfig& parsed) {
+  ScheduleConfig& s = parsed.config.schedule;
+  s.lr = parsed.config.optimizer.lr;
+  resolve_warmup(parsed);
+  if (s.type == ScheduleType::one_cycle) {
+    require(parsed.given("scheduler.params.cycle_min_lr") && parsed.given("scheduler.params.cycle_max_lr"),
+            kUsage, "[config] {}: OneCycle needs cycle_min_lr and cycle_max_lr",
+            where(parsed, "scheduler.type"));
+    if (!parsed.given("scheduler.params.cycle_momentum")) {
+      parsed.warnings.push_back(fmt::format("{}: momentum is not cycled (DeepSpeed does by default)",
+                                            where(parsed, "scheduler.type")));
+    }
+  }
+  const bool own_rates = s.type == ScheduleType::one_cycle || s.type == ScheduleType::lr_range_test;
+  if (own_rates && from_flag(parsed, "optimizer.params.lr")) {
+    parsed.warnings.push_back(fmt::format("flag --lr: no effect with schedule {}", text_of(s.type)));
+  }
+  if (parsed.config.run.steps > 0) resolve_steps(parsed, parsed.config.run.steps);
+}
+
+void resolve_recompute(ParsedConfig& parsed) {
+  RecomputeConfig& r = parsed.config.recompute;
+  if (parsed.given("zeno.recompute")) return;
+  const char* key = "activation_checkpointing.number_checkpoints";
+  if (r.number_checkpoints > 0) {
+    r.mode = RecomputeMode::full;
+    parsed.derive("zeno.recompute", key);
+  } else if (r.enabled) {
+    r.mode = RecomputeMode::full;
+    parsed.derive("zeno.recompute", "activation_checkpointing.enabled");
+  } else if (r.every > 1) {
+    r.mode = RecomputeMode::full;
+    parsed.derive("zeno.recompute", "zeno.recompute_every");
+  }
+}
+
+}  // namespace
+
+void resolve_values(ParsedConfig& parsed) {
+  resolve_precision(parsed);
+  resolve_zero(parsed);
+  resolve_offload(parsed);
+  resolve_optimizer(parsed);
+  resolve_schedule(parsed);
+  resolve_recompute(parsed);
+}
+
+void check_offload(const ParsedConfig& parsed) {
+  const auto check = [&](OffloadDevice device, std::string_view key) {
+    require(device == OffloadDevice::none, kUsage,
+            "[config] {}: got {}, expected none; offload tiers are not available yet: use more ranks, a "
+            "higher stage or "
+            "recompute to save memory",
+            where(parsed, key), text_of(device));
+  };
+  check(parsed.config.zero.offload_optimizer.device, "zero_optimization.offload_optimizer.device");
+  check(parsed.config.zero.offload_param.device, "zero_optimization.offload_param.device");
+}
+
+void resolve_model(ParsedConfig& parsed, int64_t hidden_size, int64_t blocks) {
+  constexpr int64_t kLargest = 1'000'000'000;
+  require(hidden_size > 0 && hidden_size <= kLargest && blocks > 0, ErrorKind::data,
+          "[config] model: got hidden size {} and {} blocks, expected both positive", hidden_size, blocks);
+  ZeroConfig& zero = parsed.config.zero;
+  const auto set_auto = [&](std::string_view key, int64_t& field, int64_t value, std::string_view why) {
+    if (!parsed.is_auto(key)) return;
+    field = value;
+    parsed.derive(key, why);
+  };
+  const int64_t square = hidden_size * hidden_size;
+  set_auto("zero_optimization.reduce_bucket_size", zero.reduce_bucket_size, square, "auto: hidden²");
+  set_auto("zero_optimization.stage3_prefetch_bucket_size", zero.prefetch_bucket_size,
+           square / 10 * 9 + square % 10 * 9 / 10, "auto: 0.9 hidden²");
+  set_auto("zero_optimization.stage3_param_persistence_threshold", zero.param_persistence_threshold,
+           10 * hidden_size, "auto: 10 hidden");
+  RecomputeConfig& recompute = parsed.config.recompute;
+  if (recompute.number_checkpoints > 0 && !parsed.given("zeno.recompute_every")) {
+    recompute.every = std::max<int64_t>(1, div_ceil(blocks, std::min(recompute.number_checkpoints, blocks)));
+    parsed.derive("zeno.recompute_every", "blocks / number_checkpoints");
+  }
+}
+
+void resolve_steps(ParsedConfig& parsed, int64_t total_steps) {
+  ScheduleConfig& s = parsed.config.schedule;
+  constexpr const char* kTotal = "scheduler.params.total_num_steps";
+  if (!parsed.given(kTotal)) {
+    s.total_steps = total_steps;
+    parsed.derive(kTotal, "steps of the run");
+  }
+  if (needs_total_steps(s.type) && s.warmup_steps > s.total_steps) {
+    parsed.warnings.push_back(
+        fmt::format("{}: {} steps of warm-up are more than the {} steps of the schedule",
+                    where(parsed, "scheduler.params.warmup_num_steps"), s.warmup_steps, s.total_steps));
+  }
+}
+
+}  // namespace zeno::train
