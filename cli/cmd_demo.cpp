@@ -2,7 +2,6 @@
 // check that stage 0 on the same data gives the same bits.
 #include <CLI/CLI.hpp>
 
-#include <filesystem>
 #include <memory>
 
 #include "cli/commands.h"
@@ -39,7 +38,7 @@ std::string train_once(const std::string& folder, int stage, int64_t steps) {
 }
 
 void run(const std::string& folder, int64_t steps) {
-  std::filesystem::create_directories(folder);
+  make_folders(folder);
   log_info("== init: a small Llama with random weights and a byte-level tokenizer ==");
   const model::InitOptions options{
       .hidden = 128, .layers = 4, .heads = 4, .kv_heads = 2, .vocab = 512, .overwrite = true};

@@ -10,8 +10,10 @@
 // Sums are taken in fp32 over ranks in a balanced binary tree: ranks [0, n) split at the largest power of two
 // below n, recursively. The result depends only on the values and the world size.
 //
-// A call that outlives the deadline, or meets a rank that failed, throws Error(peer) on the stream, naming
-// the rank, the operation and the unit.
+// A wrong call (null, misaligned or wrongly overlapping buffers) throws Error(usage) at the caller at once. A
+// call that outlives the deadline, meets a rank that failed, or finds that the ranks issued different calls
+// throws Error(peer) on the stream, naming the rank, the operation and the unit; every later call of the
+// world does so too.
 #pragma once
 
 #include <cstddef>

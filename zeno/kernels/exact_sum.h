@@ -1,7 +1,7 @@
-// A sum of doubles that does not depend on the order of its terms: an integer accumulator as wide as the range of
-// double (a Kulisch accumulator, in limbs of 32 bits). Used for gradient norms and losses, so that both have the
-// same bits for every sharding, bucket size and world size. Plain data: may be sent between ranks as bytes and
-// merged there.
+// A sum of doubles that does not depend on the order of its terms: an integer accumulator as wide as the
+// range of double (a Kulisch accumulator, in limbs of 32 bits). Used for gradient norms and losses, so that
+// both have the same bits for every sharding, bucket size and world size. Plain data: may be sent between
+// ranks as bytes and merged there.
 #pragma once
 
 #include <array>
@@ -23,8 +23,8 @@ class ExactSum {
   static constexpr int kBias = 1088;
   static constexpr uint32_t kMaxPending = 1u << 30;  // |limb| <= (pending + 1) · 2^32 stays far inside int64
   void normalize();
-  std::array<int64_t, kLimbs> limbs_{};     // value = Σ limbs[i] · 2^(32·i − 1088)
-  uint32_t pending_ = 0;                    // additions since the last carry pass
+  std::array<int64_t, kLimbs> limbs_{};  // value = Σ limbs[i] · 2^(32·i − 1088)
+  uint32_t pending_ = 0;                 // additions since the last carry pass
   uint32_t nonfinite_ = 0;
 };
 
@@ -47,7 +47,8 @@ inline void ExactSum::add(double value) {
   limb[0] += (int64_t(low & 0xffffffff) ^ sign) - sign;
   limb[1] += (int64_t(low >> 32) ^ sign) - sign;
   limb[2] += (int64_t(high) ^ sign) - sign;
-  if (++pending_ >= kMaxPending) [[unlikely]] normalize();
+  if (++pending_ >= kMaxPending) [[unlikely]]
+    normalize();
 }
 
 }  // namespace zeno

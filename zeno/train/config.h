@@ -52,7 +52,7 @@ struct ZeroConfig {
   int64_t param_persistence_threshold = 100'000;
   int64_t model_persistence_threshold = std::numeric_limits<int64_t>::max();
   int64_t max_live_parameters = 1'000'000'000;
-  int64_t max_reuse_distance = 1'000'000'000;
+  int64_t max_reuse_distance = 0;  // DeepSpeed: 1e9, which keeps small models gathered
   int64_t sub_group_size = 1'000'000'000;
   bool round_robin_gradients = false;
   bool ignore_unused_parameters = true;
@@ -113,7 +113,7 @@ struct RunConfig {
   std::string eval_data;
   int64_t eval_every = 0;
   std::string log, trace;
-  int64_t steps_per_print = 1;
+  int64_t steps_per_print = 0;  // 0: about every 5 %
   double deadline_s = 300;  // longest wait for another rank
 };
 

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <thread>
 
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
@@ -20,17 +21,29 @@ void train_as_process(const ParsedConfig& parsed, const comm::WorldOptions& opti
     train_rank(parsed, *world);
   } catch (const std::exception& error) {
     world->fail(error.what());
+    // The first process to leave makes the launcher end the others: they get the time to say what they saw.
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
     throw;
   }
   world->finish();
+}
+
+// Flags of parts that are not built yet are refused, never ignored.
+void refuse_missing_parts(const RunConfig& run) {
+  require(run.device == RunDevice::cpu, ErrorKind::usage,
+          "[train] --device cuda: this build has no CUDA backend; use --device cpu");
+  require(run.save_every == 0 && run.resume.empty(), ErrorKind::usage,
+          "[train] --save-every and --resume: checkpoints are not part of this version; leave them out, the model is "
+          "saved at the end");
+  require(run.eval_data.empty() && run.eval_every == 0, ErrorKind::usage,
+          "[train] --eval-data and --eval-every: evaluation is not part of this version; leave them out");
 }
 
 }  // namespace
 
 void train(const ParsedConfig& parsed) {
   const RunConfig& run = parsed.config.run;
-  require(run.device == RunDevice::cpu, ErrorKind::usage,
-          "[train] --device cuda: this build has no CUDA backend; use --device cpu");
+  refuse_missing_parts(run);
   comm::WorldOptions options;
   options.deadline = std::chrono::milliseconds(int64_t(run.deadline_s * 1000));
   const comm::LaunchInfo launch = comm::launch_info();

@@ -58,7 +58,6 @@ void save_model(zero::Engine& engine, const model::ModelConfig& config, const Ru
   const std::vector<nn::Parameter>& table = engine.units().params;
   std::optional<model::ModelWriter> writer;
   if (rank == 0) {
-    std::filesystem::create_directories(run.out);
     writer.emplace(run.out, config, table, model::ExportOptions{.dtype = config.dtype});
   }
   constexpr int64_t kPiece = 1 << 20;
@@ -79,7 +78,6 @@ StepRecord record_of(const zero::StepResult& result, const zero::StepControl& co
   StepRecord record;
   record.loss = result.loss;
   record.grad_norm = result.grad_norm;
-  record.lr = control.hyper.lr;
   record.tokens_per_s = double(result.tokens) / seconds;
   record.step_ms = seconds * 1000;
   record.loss_scale = control.loss_scale;
@@ -133,6 +131,7 @@ void train_rank(ParsedConfig parsed, comm::World& world) {
   TrainConfig& config = parsed.config;
   const RunConfig& run = config.run;
   require(!run.out.empty(), ErrorKind::usage, "[train] no output folder: give --out DIR");
+  if (world.rank() == 0) make_folders(run.out);  // before any work: a run that cannot be saved should not start
 
   const int64_t seq = sequence_length(run, model.max_positions);
   const data::TokenSource source = open_data(config, model);
@@ -158,10 +157,7 @@ void train_rank(ParsedConfig parsed, comm::World& world) {
            config.batch.micro_batch, seq, engine.ledger().report());
 
   std::optional<Reporter> reporter;
-  if (world.rank() == 0) {
-    std::filesystem::create_directories(run.out);
-    reporter.emplace(run, steps, engine);
-  }
+  if (world.rank() == 0) reporter.emplace(run, steps, engine);
   std::optional<LossScaler> scaler;
   if (config.precision.compute == DType::f16) scaler.emplace(config.precision.loss_scale);
   data::Prefetcher batches(loader, 0);
@@ -171,6 +167,7 @@ void train_rank(ParsedConfig parsed, comm::World& world) {
     const std::vector<data::HostBatch> batch = batches.get();
     zero::StepControl control{.hyper = hyper_after(config, completed),
                               .clip = config.optimizer.gradient_clipping};
+    const double lr = learning_rate(config.schedule, completed);
     if (scaler) control.loss_scale = scaler->scale();
     const zero::StepResult result = engine.step(views_of(batch), control);
     if (scaler) scaler->update(result.skipped);
@@ -179,6 +176,7 @@ void train_rank(ParsedConfig parsed, comm::World& world) {
     if (!reporter) continue;
     StepRecord record = record_of(result, control, seconds.count());
     record.step = step + 1;
+    record.lr = lr;
     reporter->step(std::move(record), result.tokens);
   }
   if (!run.trace.empty()) write_step_trace(run.trace, engine, world);

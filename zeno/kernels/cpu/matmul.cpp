@@ -30,6 +30,7 @@ struct Operand {
   template <int Width>
   void pack(int64_t w, int64_t width, int64_t k0, int64_t kc, float* dst) const {
     const int64_t panels = div_ceil<int64_t>(width, Width);
+    if (kc == 0) return;
     dispatch_float(t.dtype, [&]<class T>() {
       if (k_is_row) return pack_along<Width>(t.row<T>(k0) + w, t.stride, kc, t.cols - w, dst, panels);
       for (int64_t p = 0; p < panels; ++p, w += Width, dst += kc * Width) {

@@ -60,11 +60,11 @@ HWY_INLINE void update_lanes(const StepFactors& f, const Spans<kKind, G, P>& s, 
   const auto g = hn::Mul(load(d, s.grad + i, lanes), hn::Set(d, f.grad));
   auto m = s.m ? load(d, s.m + i, lanes) : hn::Zero(d);
   auto v = hn::Zero(d);
-  if constexpr (s.kHasV) v = load(d, s.v + i, lanes);
+  if constexpr (Spans<kKind, G, P>::kHasV) v = load(d, s.v + i, lanes);
   const auto p = stepped<kKind>(d, f, g, load(d, s.master + i, lanes), m, v);
   store(d, p, s.master + i, lanes);
   if (s.m) store(d, m, s.m + i, lanes);
-  if constexpr (s.kHasV) store(d, v, s.v + i, lanes);
+  if constexpr (Spans<kKind, G, P>::kHasV) store(d, v, s.v + i, lanes);
   if (s.streaming) {
     stream(d, p, s.param + i, lanes);
   } else if (s.param) {
