@@ -86,6 +86,8 @@ Peer load_onednn(int threads) {
 Peer load_openblas(int threads) {
   using Sgemm =
       void (*)(int, int, int, int, int, int, float, const float*, int, const float*, int, float, float*, int);
+  // Releases older than the CPU take a slow fallback; name the kernels it can run.
+  if (__builtin_cpu_supports("avx512f")) setenv("OPENBLAS_CORETYPE", "SKYLAKEX", 0);
   void* library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
   if (!library) return {};
   const auto sgemm = reinterpret_cast<Sgemm>(dlsym(library, "cblas_sgemm"));

@@ -3,8 +3,9 @@
 #include <gtest/gtest.h>
 #include <hwy/highway.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <random>
 #include <vector>
@@ -64,7 +65,10 @@ struct Matrix {
   }
   // Every bit, the gap between rows included.
   bool same_bits(const Matrix& o) const {
-    return std::memcmp(wide.data(), o.wide.data(), wide.size() * 4) == 0 && narrow == o.narrow;
+    const auto same = [](float x, float y) {
+      return std::bit_cast<uint32_t>(x) == std::bit_cast<uint32_t>(y);
+    };
+    return std::equal(wide.begin(), wide.end(), o.wide.begin(), o.wide.end(), same) && narrow == o.narrow;
   }
 };
 

@@ -30,16 +30,6 @@ StepRecord record_at(int64_t step) {
   return {.step = step, .loss = 1.5, .lr = 1e-3, .tokens_per_s = 1000, .step_ms = 2000, .first_bad = {}};
 }
 
-TEST(ProgressFormat, Bytes) {
-  EXPECT_EQ(format_bytes(0), "0 B");
-  EXPECT_EQ(format_bytes(999), "999 B");
-  EXPECT_EQ(format_bytes(1000), "1.00 KB");
-  EXPECT_EQ(format_bytes(23'450'000), "23.4 MB");
-  EXPECT_EQ(format_bytes(999'999'999), "1.00 GB");
-  EXPECT_EQ(format_bytes(123'456'000'000), "123 GB");
-  EXPECT_EQ(format_bytes(~uint64_t(0)), "18447 PB");
-}
-
 TEST(ProgressFormat, Rate) {
   EXPECT_EQ(format_rate(0.4), "0");
   EXPECT_EQ(format_rate(950), "950");
@@ -62,7 +52,7 @@ TEST(ProgressFormat, Duration) {
 
 TEST(ProgressFormat, PlainLine) {
   EXPECT_EQ(plain_line(example()),
-            "step 50/200  loss 2.3457  lr 0.0003  12.3k tokens/s  memory 1.23 GB  ETA 12:34");
+            "step 50/200  loss 2.3457  lr 0.0003  12.3k tokens/s  memory 1.15 GiB  ETA 12:34");
   ProgressState skipped = example();
   skipped.skipped = true;
   EXPECT_NE(plain_line(skipped).find("step skipped"), std::string::npos);
@@ -73,7 +63,7 @@ TEST(ProgressFormat, BarFitsEveryWidth) {
   EXPECT_EQ(bar_line(example(), -3), "");
   EXPECT_EQ(
       bar_line(example(), 100),
-      "[=======                       ] 50/200  loss 2.3457  ETA 12:34  12.3k tok/s  lr 0.0003  1.23 GB");
+      "[=======                       ] 50/200  loss 2.3457  ETA 12:34  12.3k tok/s  lr 0.0003  1.15 GiB");
   EXPECT_EQ(bar_line(example(), 50), "[====             ] 50/200  loss 2.3457  ETA 12:34");
   EXPECT_EQ(bar_line(example(), 20), "50/200  loss 2.3457");
   EXPECT_EQ(bar_line(example(), 4), "50/2");

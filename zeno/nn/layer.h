@@ -80,7 +80,7 @@ struct ForwardArgs {
   const Batch& batch;
   std::span<const Tensor> params;
   Tensor x;          // input [R, C]; empty for the first layer
-  Tensor y;          // output [R, C], written
+  Tensor y;          // output [R, C], written; empty when only `saved` is wanted (recompute)
   Tensor saved;      // u8, LayerSizes::saved bytes; empty when nothing has to be kept (evaluation)
   Tensor workspace;  // u8
 };

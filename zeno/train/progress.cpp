@@ -11,6 +11,8 @@
 #include <span>
 #include <vector>
 
+#include "zeno/device/ledger.h"
+
 namespace zeno::train {
 namespace {
 
@@ -46,11 +48,6 @@ void write_all(int fd, std::string_view text) {
 }
 
 }  // namespace
-
-std::string format_bytes(uint64_t bytes) {
-  static constexpr std::array<std::string_view, 6> kUnits{" B", " KB", " MB", " GB", " TB", " PB"};
-  return scaled(double(bytes), kUnits);
-}
 
 std::string format_rate(double per_s) {
   static constexpr std::array<std::string_view, 4> kUnits{"", "k", "M", "G"};

@@ -20,7 +20,6 @@ struct ProgressState {
   bool skipped = false;
 };
 
-std::string format_bytes(uint64_t bytes);     // 512 B, 1.50 KB, 23.4 GB (powers of 1000)
 std::string format_rate(double per_s);        // 950, 12.3k, 1.20M
 std::string format_duration(double seconds);  // 0:07, 12:34, 3:04:05, 2d 03:04
 std::string plain_line(const ProgressState& state);

@@ -1,0 +1,88 @@
+// Promise 2: bytes and traffic are what the plan and the formulas say, to the byte.
+#include <gtest/gtest.h>
+
+#include "tests/support/train_run.h"
+#include "zeno/zero/engine.h"
+
+namespace zeno::zero {
+namespace {
+
+using test::Family;
+using test::run_threads;
+using test::RunResult;
+using test::RunSpec;
+
+// Ψ counted with padding: what the stages keep per rank, in bf16 with bf16 gradients, to the byte.
+TEST(Memory, ModelStatesAreTheFormula) {
+  for (int world : {1, 2, 4}) {
+    for (int stage : {0, 1, 2, 3}) {
+      EngineOptions options{.shape = {2, 12}, .threads = 1};
+      apply_stage(options.policy, stage);
+      options.policy.compute = options.policy.grad = options.policy.wire = DType::bf16;
+      const nn::LayerList model = test::tiny_decoder(Family::llama);
+      const UnitTable units = make_units(model, normalized(options.policy, world), world);
+      size_t psi = 0;
+      for (const Group& group : units.groups) psi += size_t(group.padded());
+      EXPECT_LT(psi - size_t(units.elements()),
+                units.params.size() * 64 + units.groups.size() * size_t(world) * 64);
+      const size_t n = size_t(world);
+      const size_t expected[] = {16 * psi, 4 * psi + 12 * psi / n, 2 * psi + 14 * psi / n, 16 * psi / n};
+      const MemoryPlan plan = plan_memory(model, options, world);
+      EXPECT_EQ(plan.model_state_bytes, expected[stage]) << "stage " << stage << " world " << world;
+      // fp32 accumulation adds two bytes per gradient that is kept.
+      options.policy.grad = options.policy.wire = DType::f32;
+      const size_t grads = stage < 2 ? psi : psi / n;
+      EXPECT_EQ(plan_memory(model, options, world).model_state_bytes, expected[stage] + 2 * grads);
+    }
+  }
+}
+
+TEST(Memory, PlanEqualsTheRunToTheByte) {
+  for (int world : {1, 2, 3, 4}) {
+    for (int stage : {0, 1, 2, 3}) {
+      for (DType dtype : {DType::f32, DType::bf16}) {
+        RunSpec spec;
+        spec.world = world;
+        spec.steps = 2;
+        spec.policy.compute = dtype;
+        spec.policy.micro_batches = 2;
+        apply_stage(spec.policy, stage);
+        const RunResult result = run_threads(spec);
+        EngineOptions options{.policy = spec.policy, .shape = spec.batch, .threads = 1};
+        const MemoryPlan plan = plan_memory(test::model_of(spec), options, world);
+        EXPECT_EQ(plan.ledger->booked(Tier::device), result.peak) << "stage " << stage << " world " << world;
+        EXPECT_EQ(result.booked, result.peak);
+      }
+    }
+  }
+}
+
+TEST(Memory, ARunThatDoesNotFitIsRefused) {
+  const std::unique_ptr<comm::World> world = comm::make_self_world();
+  try {
+    Engine engine(test::tiny_decoder(Family::llama), {.shape = {2, 12}, .memory_limit = 1000}, *world);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::memory);
+  }
+}
+
+// What the communicators moved is what the program says, and that is the formula (program_test).
+TEST(Traffic, CountedBytesEqualTheProgram) {
+  for (int world : {2, 3}) {
+    for (int stage : {0, 1, 2, 3}) {
+      RunSpec spec;
+      spec.world = world;
+      spec.policy.micro_batches = 3;
+      spec.policy.order = Order::vertical;
+      apply_stage(spec.policy, stage);
+      const RunResult result = run_threads(spec);
+      const int64_t sums = int64_t(sizeof(StepSums)) * (world - 1);
+      EXPECT_EQ(result.traffic.gathered - sums, result.formula.gathered * 4) << "stage " << stage;
+      EXPECT_EQ(result.traffic.reduced, result.formula.reduced * 4) << "stage " << stage;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace zeno::zero
