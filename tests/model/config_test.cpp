@@ -54,7 +54,7 @@ TEST(ModelConfig, ReadsFoldersWrittenByTransformers) {
   EXPECT_EQ(gpt.arch, Arch::gpt2);
   EXPECT_EQ(gpt.hidden, 48);
   EXPECT_EQ(gpt.intermediate, 4 * 48);
-  EXPECT_EQ(gpt.head_dim, 12);
+  EXPECT_EQ(gpt.head_dim, 8);
   EXPECT_TRUE(gpt.tied && gpt.qkv_bias && gpt.out_bias && gpt.mlp_bias);
   EXPECT_EQ(gpt.activation, ModelConfig::Activation::gelu_tanh);
 

@@ -84,7 +84,7 @@ TEST(Init, FolderHoldsTheTableOfEveryArchitecture) {
 TEST(Init, SizesThatOccurOnlyInTests) {
   TempDir dir;
   const InitOptions tiny = {.arch = Arch::gpt2,
-                            .hidden = 1,
+                            .hidden = 8,
                             .layers = 1,
                             .heads = 1,
                             .intermediate = 1,

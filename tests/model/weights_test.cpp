@@ -47,7 +47,7 @@ InitOptions small(Arch arch) {
   return {.arch = arch,
           .hidden = 24,
           .layers = 2,
-          .heads = 4,
+          .heads = 3,
           .intermediate = 40,
           .vocab = 57,
           .max_positions = 16};

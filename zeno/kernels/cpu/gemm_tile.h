@@ -24,16 +24,17 @@ inline constexpr int64_t kLanes = hn::MaxLanes(FloatTag());
 
 // Register tile: as many accumulators as the register file holds beside one row of B and one value of A.
 // Heads are multiples of 8 wide and tile without rest.
-inline constexpr int kNV = 3;
+inline constexpr int kNV = kLanes == 1 ? 4 : 3;
 inline constexpr int kMR = HWY_MAX_BYTES >= 64 ? 8 : 4;
 inline constexpr int kNR = kNV * int(kLanes);
+static_assert(kNR % kMR == 0);  // tiles of tokens are whole panels on both sides
 // Packing may write this many floats past the end of a panel.
 inline constexpr int64_t kPanelSlack = 64;
 
 // Where the sums of a tile go. out = ((sums + product) + bias) + extra; what is null is left out.
 struct TileOutput {
   float* out = nullptr;
-  int64_t ld = 0;                // row stride of out and sums
+  int64_t ld = 0;                // row stride of out
   const float* sums = nullptr;   // over the k before; may be out
   const float* bias = nullptr;   // one row
   const float* extra = nullptr;  // may be out
