@@ -362,11 +362,6 @@ void refuses_wrong_calls(World& world) {
         reduce({a.data(), b.data(), 4}, DType::i32, DType::i32, false);
       },
       "sum of integers");
-  expect_usage_error(
-      [&] {
-        reduce({a.data(), b.data(), 4}, DType::f32, DType::bf16, true);
-      },
-      "accumulate bf16");
   expect_usage_error([&] { reduce({a.data(), a.data() + 4, 4}, DType::f32, DType::f32, false); }, "overlap");
   expect_usage_error([&] { gather({a.data(), nullptr, 4}); }, "null");
   expect_usage_error([&] { gather({a.data(), b.data(), -1}); }, "negative");

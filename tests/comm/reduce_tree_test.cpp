@@ -75,7 +75,7 @@ TEST_P(ReduceTree, MatchesTheDocumentedTree) {
   for (const int n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17}) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       for (const DType out : {DType::f32, DType::bf16, DType::f16}) check(n, 77, dtype, out, false, false, 1);
-      check(n, 77, dtype, DType::f32, true, false, 0);
+      for (const DType out : {DType::f32, DType::bf16, DType::f16}) check(n, 77, dtype, out, true, false, 0);
     }
   }
 }

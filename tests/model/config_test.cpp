@@ -182,7 +182,7 @@ TEST(ModelConfig, RefusesMissingIllTypedAndAbsurdValues) {
   refused(with(gpt2(), "n_head", 5), {"n_embd 64", "n_head 5"});
   refused(with(llama(), "num_key_value_heads", 3), {"3 key/value heads", "4 heads"});
   refused(with(llama(), "num_key_value_heads", 8), {"key/value heads is 8"});
-  refused(with(llama(), "head_dim", 15), {"head_dim is 15", "even"});
+  refused(with(llama(), "head_dim", 15), {"head_dim is 15", "multiple of 8"});
   refused(with(llama(), "rms_norm_eps", "tiny"), {"rms_norm_eps"});
   refused(with(llama(), "tie_word_embeddings", 1), {"tie_word_embeddings", "true or false"});
   refused(with(llama(), "max_position_embeddings", -5), {"max_position_embeddings"});

@@ -91,11 +91,11 @@ class Parity : public testing::TestWithParam<Case> {
       const std::vector<float> losses = golden.floats("losses"), norms = golden.floats("grad_norms");
       for (int step = 0; step < 10; ++step) {
         zero::StepControl control;
-        control.hyper = {.lr = float(number("lr")),
-                         .beta1 = float(number("beta1")),
-                         .beta2 = float(number("beta2")),
-                         .eps = float(number("eps")),
-                         .weight_decay = float(number("weight_decay")),
+        control.hyper = {.lr = number("lr"),
+                         .beta1 = number("beta1"),
+                         .beta2 = number("beta2"),
+                         .eps = number("eps"),
+                         .weight_decay = number("weight_decay"),
                          .step = step + 1};
         control.clip = number("clip");
         const zero::MicroBatch view = batch.view();

@@ -59,6 +59,21 @@ TEST(Precision, SixteenBitRunsTrackFp32) {
   }
 }
 
+// Accumulation in 16 bits, reduced per micro-batch into a 16-bit shard.
+TEST(Precision, SixteenBitAccumulationOverMicroBatches) {
+  RunSpec spec;
+  spec.world = 2;
+  spec.policy.compute = spec.policy.grad = spec.policy.wire = DType::bf16;
+  spec.policy.micro_batches = 3;
+  apply_stage(spec.policy, 2);
+  const RunResult two = run_threads(spec);
+  apply_stage(spec.policy, 3);
+  EXPECT_EQ(run_threads(spec), two);
+  spec.policy.grad = spec.policy.wire = DType::f32;
+  const RunResult exact = run_threads(spec);
+  for (size_t i = 0; i < exact.losses.size(); ++i) EXPECT_NEAR(two.losses[i], exact.losses[i], 0.03 * exact.losses[i]);
+}
+
 // The scale cancels: a power of two in the loss changes no bit of an fp32 run.
 TEST(Precision, LossScaleIsUndoneWithTheScaleThatWasUsed) {
   RunSpec spec;

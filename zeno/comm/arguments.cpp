@@ -80,9 +80,6 @@ void check_arguments(const CallShape& call, StreamRef stream, std::span<const Pa
   require(!sums || (is_float(call.dtype) && is_float(call.recv_dtype)), ErrorKind::usage,
           "[comm] {} of unit {}: got {} into {}, expected floating types", name_of(call.kind), unit,
           name_of(call.dtype), name_of(call.recv_dtype));
-  require(!call.accumulate || call.recv_dtype == DType::f32, ErrorKind::usage,
-          "[comm] {} of unit {}: accumulates into {}, expected fp32", name_of(call.kind), unit,
-          name_of(call.recv_dtype));
   require(call.kind != OpKind::broadcast || (call.root >= 0 && call.root < call.size), ErrorKind::usage,
           "[comm] broadcast of unit {}: got root {}, expected 0 to {}", unit, call.root, call.size - 1);
   const Checker checker(call, unit);

@@ -56,7 +56,7 @@ class Communicator {
                           std::string_view unit) = 0;
 
   // send holds size()·count elements; recv (count elements of recv_dtype) gets the sum of everybody's slice
-  // rank(). accumulate: recv (fp32) += sum instead. In place when recv == send + rank·count and the dtypes
+  // rank(). accumulate: recv += sum instead. In place when recv == send + rank·count and the dtypes
   // are equal.
   virtual void reduce_scatter(StreamRef stream, std::span<const Part> parts, DType dtype, DType recv_dtype,
                               bool accumulate, std::string_view unit) = 0;

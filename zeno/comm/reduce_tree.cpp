@@ -188,11 +188,13 @@ void sum_inputs(Out* out, const In* const* inputs, int n, int64_t count, bool st
 
 template <class In>
 void sum_from(const TreeSum& sum, const In* const* inputs, int n, int64_t count) {
-  if (sum.accumulate) {
-    return sum_inputs<true>(reinterpret_cast<float*>(sum.out), inputs, n, count, sum.streaming);
-  }
   dispatch_float(sum.out_dtype, [&]<class Out>() {
-    sum_inputs<false>(reinterpret_cast<Out*>(sum.out), inputs, n, count, sum.streaming);
+    Out* out = reinterpret_cast<Out*>(sum.out);
+    if (sum.accumulate) {
+      sum_inputs<true>(out, inputs, n, count, sum.streaming);
+    } else {
+      sum_inputs<false>(out, inputs, n, count, sum.streaming);
+    }
   });
 }
 
@@ -235,8 +237,6 @@ HWY_EXPORT(stream_copy);
 void tree_sum(const TreeSum& sum, std::span<const std::byte* const> inputs, int64_t count) {
   ensure(!inputs.empty() && inputs.size() <= 4096, "[tree_sum] got {} inputs, expected 1 to 4096",
          inputs.size());
-  ensure(!sum.accumulate || sum.out_dtype == DType::f32, "[tree_sum] accumulation into {}, expected fp32",
-         name_of(sum.out_dtype));
   HWY_DYNAMIC_DISPATCH(sum_all)(sum, inputs.data(), int(inputs.size()), count);
 }
 

@@ -18,7 +18,7 @@ struct TreeSum {
   std::byte* out = nullptr;
   DType out_dtype = DType::f32;
   DType dtype = DType::f32;  // of the inputs
-  bool accumulate = false;   // out (fp32) += sum
+  bool accumulate = false;   // out += sum, added in fp32 and rounded once
   bool streaming = false;
 };
 

@@ -150,8 +150,7 @@ void check_config(const ModelConfig& config, std::string_view where, ErrorKind k
   require(config.heads % config.kv_heads == 0, kind,
           "[model] {}: {} key/value heads (num_key_value_heads) do not divide {} heads", where,
           config.kv_heads, config.heads);
-  require(config.arch == Arch::gpt2 || config.head_dim % 2 == 0, kind,
-          "[model] {}: head_dim is {}, expected an even number (rotary embedding turns pairs)", where,
+  require(config.head_dim % 8 == 0, kind, "[model] {}: head_dim is {}, expected a multiple of 8", where,
           config.head_dim);
   ensure(int64_t(config.windows.size()) == config.layers, "[model] {}: {} windows for {} layers", where,
          config.windows.size(), config.layers);

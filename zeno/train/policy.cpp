@@ -69,12 +69,12 @@ zero::EngineOptions engine_options(const TrainConfig& config, int64_t seq_len) {
 OptimizerHyper hyper_after(const TrainConfig& config, int64_t completed) {
   const OptimizerConfig& optimizer = config.optimizer;
   return {.kind = kind_of(optimizer.kind),
-          .lr = float(learning_rate(config.schedule, completed)),
-          .beta1 = float(optimizer.betas[0]),
-          .beta2 = float(optimizer.betas[1]),
-          .eps = float(optimizer.eps),
-          .weight_decay = float(optimizer.weight_decay),
-          .momentum = float(optimizer.momentum),
+          .lr = learning_rate(config.schedule, completed),
+          .beta1 = optimizer.betas[0],
+          .beta2 = optimizer.betas[1],
+          .eps = optimizer.eps,
+          .weight_decay = optimizer.weight_decay,
+          .momentum = optimizer.momentum,
           .bias_correction = optimizer.bias_correction,
           .step = completed + 1};
 }

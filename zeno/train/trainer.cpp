@@ -78,6 +78,7 @@ StepRecord record_of(const zero::StepResult& result, const zero::StepControl& co
   StepRecord record;
   record.loss = result.loss;
   record.grad_norm = result.grad_norm;
+  record.lr = control.hyper.lr;
   record.tokens_per_s = double(result.tokens) / seconds;
   record.step_ms = seconds * 1000;
   record.loss_scale = control.loss_scale;
@@ -167,7 +168,6 @@ void train_rank(ParsedConfig parsed, comm::World& world) {
     const std::vector<data::HostBatch> batch = batches.get();
     zero::StepControl control{.hyper = hyper_after(config, completed),
                               .clip = config.optimizer.gradient_clipping};
-    const double lr = learning_rate(config.schedule, completed);
     if (scaler) control.loss_scale = scaler->scale();
     const zero::StepResult result = engine.step(views_of(batch), control);
     if (scaler) scaler->update(result.skipped);
@@ -176,7 +176,6 @@ void train_rank(ParsedConfig parsed, comm::World& world) {
     if (!reporter) continue;
     StepRecord record = record_of(result, control, seconds.count());
     record.step = step + 1;
-    record.lr = lr;
     reporter->step(std::move(record), result.tokens);
   }
   if (!run.trace.empty()) write_step_trace(run.trace, engine, world);
