@@ -36,7 +36,7 @@ build: packages
 demo: build
 	@$(BUILD)/zeno demo
 
-test: packages
+test: packages format-check
 	@$(call configure,$(BUILD),-DZENO_TESTS=ON -DZENO_BENCH=OFF)
 	@ninja -C $(BUILD) -j $(JOBS)
 	@ctest --test-dir $(BUILD) --output-on-failure
@@ -67,7 +67,7 @@ bench: packages
 	@$(call configure,$(BUILD),-DZENO_BENCH=ON)
 	@ninja -C $(BUILD) -j $(JOBS)
 
-sources = $(shell git ls-files '*.h' '*.cpp')
+sources = $(shell find zeno cli tests bench examples -name '*.h' -o -name '*.cpp')
 format:
 	@clang-format -i $(sources)
 format-check: packages

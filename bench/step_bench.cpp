@@ -1,6 +1,6 @@
-// A whole training step of a GPT-2-124M-shaped model on the CPU: ours, the matmuls of the same shapes alone (the
-// limit), PyTorch on the same work when a Python with torch is given, and what stage 3 costs over stage 0 on two
-// ranks. Everything in one run; prints milliseconds and ratios.
+// A whole training step of a GPT-2-124M-shaped model on the CPU: ours, the matmuls of the same shapes alone
+// (the limit), PyTorch on the same work when a Python with torch is given, and what stage 3 costs over stage
+// 0 on two ranks. Everything in one run; prints milliseconds and ratios.
 //   step_bench [--torch PYTHON] [--batch 2] [--seq 512] [--steps 5] [--dtype fp32|bf16]
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -40,7 +40,8 @@ double median(std::vector<double> values) {
 }
 
 model::ModelConfig gpt2_124m() {
-  return model::make_config({.arch = model::Arch::gpt2, .hidden = 768, .layers = 12, .heads = 12, .vocab = 50257});
+  return model::make_config(
+      {.arch = model::Arch::gpt2, .hidden = 768, .layers = 12, .heads = 12, .vocab = 50257});
 }
 
 double step_flops(const nn::LayerList& model, nn::BatchShape shape) {
@@ -71,7 +72,9 @@ double time_steps(const Options& o, int world_size, int stage) {
     const zero::MicroBatch batch{tokens, targets, positions, {}, valid};
     std::vector<double> times;
     for (int step = 0; step <= o.steps; ++step) {
-      const double s = seconds([&] { engine.step({&batch, 1}, {.hyper = {.lr = 1e-4f, .step = step + 1}, .clip = 1}); });
+      const double s = seconds([&] {
+        engine.step({&batch, 1}, {.hyper = {.lr = 1e-4f, .step = step + 1}, .clip = 1});
+      });
       if (step > 0) times.push_back(s);
     }
     if (world.rank() == 0) result = median(times);
@@ -82,7 +85,8 @@ double time_steps(const Options& o, int world_size, int stage) {
 // The step's matmuls and nothing else, each at its real shape in its three forms.
 double time_matmuls(const Options& o, double* flops) {
   const int64_t m = o.batch * o.seq;
-  const std::array<std::array<int64_t, 3>, 5> shapes{{{768, 2304, 12}, {768, 768, 12}, {768, 3072, 12}, {3072, 768, 12}, {768, 50257, 1}}};
+  const std::array<std::array<int64_t, 3>, 5> shapes{
+      {{768, 2304, 12}, {768, 768, 12}, {768, 3072, 12}, {3072, 768, 12}, {768, 50257, 1}}};
   KernelStream stream(o.threads);
   double total = 0;
   *flops = 0;
@@ -93,7 +97,8 @@ double time_matmuls(const Options& o, double* flops) {
     std::vector<float> x(size_t(rows * k)), w(size_t(n * k)), y(size_t(rows * n)), dw(w.size());
     for (size_t i = 0; i < x.size(); ++i) x[i] = random_uniform(1, 1, i) - 0.5f;
     for (size_t i = 0; i < w.size(); ++i) w[i] = random_uniform(1, 2, i) - 0.5f;
-    const Tensor tx(x.data(), dtype, rows, k), tw(w.data(), dtype, n, k), ty(y.data(), dtype, rows, n), tdw(dw.data(), DType::f32, n, k);
+    const Tensor tx(x.data(), dtype, rows, k), tw(w.data(), dtype, n, k), ty(y.data(), dtype, rows, n),
+        tdw(dw.data(), DType::f32, n, k);
     std::vector<double> runs;
     for (int run = 0; run < 4; ++run) {
       runs.push_back(seconds([&] {
@@ -111,11 +116,13 @@ double time_matmuls(const Options& o, double* flops) {
 }
 
 double time_torch(const Options& o) {
-  const std::string command = fmt::format("{} tools/torch_step.py --batch {} --seq {} --steps {} --threads {} --dtype {}", o.torch,
-                                          o.batch, o.seq, o.steps, o.threads, o.dtype);
+  const std::string command =
+      fmt::format("{} tools/torch_step.py --batch {} --seq {} --steps {} --threads {} --dtype {}", o.torch,
+                  o.batch, o.seq, o.steps, o.threads, o.dtype);
   FILE* pipe = popen(command.c_str(), "r");
   double ms = 0;
-  if (pipe == nullptr || std::fscanf(pipe, "%lf", &ms) != 1) std::fprintf(stderr, "torch failed: %s\n", command.c_str());
+  if (pipe == nullptr || std::fscanf(pipe, "%lf", &ms) != 1)
+    std::fprintf(stderr, "torch failed: %s\n", command.c_str());
   if (pipe != nullptr) pclose(pipe);
   return ms / 1000;
 }
@@ -140,12 +147,16 @@ int main(int argc, char** argv) {
   const double torch = o.torch.empty() ? 0 : time_torch(o);
   const double stage0 = time_steps(o, 2, 0), stage3 = time_steps(o, 2, 3);
   const double rate = matmul_flops / limit;
-  fmt::print("GPT-2-124M, {}×{} tokens, {}, {} threads: {:.2f} TFLOP per step\n", o.batch, o.seq, o.dtype, o.threads, flops / 1e12);
+  fmt::print("GPT-2-124M, {}×{} tokens, {}, {} threads: {:.2f} TFLOP per step\n", o.batch, o.seq, o.dtype,
+             o.threads, flops / 1e12);
   fmt::print("{:<34} {:>9} {:>9}\n", "", "ms", "GFLOP/s");
   fmt::print("{:<34} {:>9.0f} {:>9.0f}\n", "matmuls alone (limit)", limit * 1e3, rate / 1e9);
-  fmt::print("{:<34} {:>9.0f} {:>9.0f}  {:.2f} of the matmul rate\n", "ours, 1 rank", one * 1e3, flops / one / 1e9, flops / one / rate);
-  if (torch > 0) fmt::print("{:<34} {:>9.0f} {:>9.0f}  ours is {:.2f}x as fast\n", "PyTorch", torch * 1e3, flops / torch / 1e9, torch / one);
+  fmt::print("{:<34} {:>9.0f} {:>9.0f}  {:.2f} of the matmul rate\n", "ours, 1 rank", one * 1e3,
+             flops / one / 1e9, flops / one / rate);
+  if (torch > 0)
+    fmt::print("{:<34} {:>9.0f} {:>9.0f}  ours is {:.2f}x as fast\n", "PyTorch", torch * 1e3,
+               flops / torch / 1e9, torch / one);
   fmt::print("{:<34} {:>9.0f} {:>9.0f}\n", "ours, 2 ranks, stage 0", stage0 * 1e3, flops / stage0 / 1e9);
-  fmt::print("{:<34} {:>9.0f} {:>9.0f}  {:+.1f} % over stage 0\n", "ours, 2 ranks, stage 3", stage3 * 1e3, flops / stage3 / 1e9,
-             (stage3 / stage0 - 1) * 100);
+  fmt::print("{:<34} {:>9.0f} {:>9.0f}  {:+.1f} % over stage 0\n", "ours, 2 ranks, stage 3", stage3 * 1e3,
+             flops / stage3 / 1e9, (stage3 / stage0 - 1) * 100);
 }

@@ -17,7 +17,8 @@ const std::string kZeno = std::string(ZENO_BINARY_DIR) + "/zeno";
 class Cli : public testing::Test {
  protected:
   void SetUp() override {
-    const CommandResult made = zeno("init --arch llama --hidden 32 --layers 2 --heads 4 --kv-heads 2 --vocab 260 --out " + model());
+    const CommandResult made =
+        zeno("init --arch llama --hidden 32 --layers 2 --heads 4 --kv-heads 2 --vocab 260 --out " + model());
     ASSERT_EQ(made.exit_code, 0) << made.output;
     std::string text;
     for (int i = 0; i < 400; ++i) text += "line " + std::to_string(i * i) + " of a book about numbers\n";
@@ -25,7 +26,9 @@ class Cli : public testing::Test {
   }
 
   CommandResult zeno(const std::string& arguments) const { return run_command(kZeno + " " + arguments); }
-  CommandResult train(const std::string& arguments) const { return zeno("train " + base() + (arguments.find("--steps") == std::string::npos ? " --steps 3 " : " ") + arguments);
+  CommandResult train(const std::string& arguments) const {
+    return zeno("train " + base() + (arguments.find("--steps") == std::string::npos ? " --steps 3 " : " ") +
+                arguments);
   }
   std::string base() const { return "--model " + model() + " --data " + book_ + " --seq-len 32"; }
   std::string model() const { return path("model"); }
@@ -39,10 +42,12 @@ class Cli : public testing::Test {
   }
   std::string hash(const std::string& out) const { return metrics(out).back().at("weights_hash"); }
 
-  void expect_failure(const CommandResult& result, int exit_code, const std::vector<std::string>& parts) const {
+  void expect_failure(const CommandResult& result, int exit_code,
+                      const std::vector<std::string>& parts) const {
     EXPECT_EQ(result.exit_code, exit_code) << result.output;
     for (const std::string& part : parts) {
-      EXPECT_NE(result.output.find(part), std::string::npos) << "'" << part << "' is missing in: " << result.output;
+      EXPECT_NE(result.output.find(part), std::string::npos)
+          << "'" << part << "' is missing in: " << result.output;
     }
   }
   // Replaces text in a file of the model.
@@ -64,14 +69,16 @@ TEST_F(Cli, TrainsAndWritesAFolderThatTrainsAgain) {
   ASSERT_EQ(first.exit_code, 0) << first.output;
   const auto lines = metrics("out");
   ASSERT_EQ(lines.size(), 4u);
-  for (const char* key : {"step", "loss", "grad_norm", "lr", "tokens", "tokens_per_s", "step_ms", "loss_scale", "skipped",
-                          "exposed_comm_ms", "bytes_gathered", "bytes_reduced", "peak_bytes"}) {
+  for (const char* key :
+       {"step", "loss", "grad_norm", "lr", "tokens", "tokens_per_s", "step_ms", "loss_scale", "skipped",
+        "exposed_comm_ms", "bytes_gathered", "bytes_reduced", "peak_bytes"}) {
     EXPECT_TRUE(lines[0].contains(key)) << key;
   }
   EXPECT_EQ(lines.back().at("event"), "done");
   std::ifstream trace(path("trace.json"));
   EXPECT_GT(nlohmann::json::parse(trace).at("traceEvents").size(), 10u);
-  const CommandResult again = zeno("train --model " + path("out") + " --data " + book_ + " --seq-len 32 --steps 1 --out " + path("again"));
+  const CommandResult again = zeno("train --model " + path("out") + " --data " + book_ +
+                                   " --seq-len 32 --steps 1 --out " + path("again"));
   ASSERT_EQ(again.exit_code, 0) << again.output;
   EXPECT_LT(metrics("again")[0].at("loss"), metrics("out")[0].at("loss"));
 }
@@ -80,24 +87,29 @@ TEST_F(Cli, EveryStageAndLauncherGivesTheSameBits) {
   std::vector<std::string> hashes;
   for (const char* stage : {"0", "1", "2", "3"}) {
     const std::string out = std::string("threads") + stage;
-    const CommandResult run = train("--ranks 2 --stage " + std::string(stage) + " --dtype bf16 --out " + path(out));
+    const CommandResult run =
+        train("--ranks 2 --stage " + std::string(stage) + " --dtype bf16 --out " + path(out));
     ASSERT_EQ(run.exit_code, 0) << run.output;
     hashes.push_back(hash(out));
   }
-  const CommandResult mpi = run_command("mpirun --allow-run-as-root --oversubscribe -n 2 " + kZeno + " train " + base() + " --steps 3" +
-                                        " --stage 3 --dtype bf16 --out " + path("mpi"));
+  const CommandResult mpi =
+      run_command("mpirun --allow-run-as-root --oversubscribe -n 2 " + kZeno + " train " + base() +
+                  " --steps 3" + " --stage 3 --dtype bf16 --out " + path("mpi"));
   ASSERT_EQ(mpi.exit_code, 0) << mpi.output;
   hashes.push_back(hash("mpi"));
   EXPECT_EQ(std::count(hashes.begin(), hashes.end(), hashes[0]), 5);
 }
 
 TEST_F(Cli, ReproducibleRunsDoNotDependOnTheNumberOfRanks) {
-  const auto config = dir_.write("ds.json", "{ // comments and trailing commas are fine\n \"reproducible\": true, \"train_batch_size\": 8,\n"
-                                            " \"train_micro_batch_size_per_gpu\": 1, \"zero_optimization\": {\"stage\": 2,}, }");
+  const auto config = dir_.write(
+      "ds.json",
+      "{ // comments and trailing commas are fine\n \"reproducible\": true, \"train_batch_size\": 8,\n"
+      " \"train_micro_batch_size_per_gpu\": 1, \"zero_optimization\": {\"stage\": 2,}, }");
   std::vector<std::string> hashes;
   for (int ranks : {1, 2, 4}) {
     const std::string out = "r" + std::to_string(ranks);
-    const CommandResult run = train("--config " + config.string() + " --ranks " + std::to_string(ranks) + " --out " + path(out));
+    const CommandResult run =
+        train("--config " + config.string() + " --ranks " + std::to_string(ranks) + " --out " + path(out));
     ASSERT_EQ(run.exit_code, 0) << run.output;
     hashes.push_back(hash(out));
   }
@@ -105,8 +117,11 @@ TEST_F(Cli, ReproducibleRunsDoNotDependOnTheNumberOfRanks) {
 }
 
 TEST_F(Cli, Fp16StartsWithOverflowsAndRecovers) {
-  const auto config = dir_.write("ds.json", R"({"fp16": {"enabled": true, "initial_scale_power": 40, "hysteresis": 1}, "train_micro_batch_size_per_gpu": 1})");
-  const CommandResult run = train("--config " + config.string() + " --ranks 2 --stage 2 --steps 40 --out " + path("out"));
+  const auto config = dir_.write(
+      "ds.json",
+      R"({"fp16": {"enabled": true, "initial_scale_power": 40, "hysteresis": 1}, "train_micro_batch_size_per_gpu": 1})");
+  const CommandResult run =
+      train("--config " + config.string() + " --ranks 2 --stage 2 --steps 40 --out " + path("out"));
   ASSERT_EQ(run.exit_code, 0) << run.output;
   const auto lines = metrics("out");
   EXPECT_TRUE(lines[0].at("skipped"));
@@ -116,7 +131,8 @@ TEST_F(Cli, Fp16StartsWithOverflowsAndRecovers) {
 }
 
 TEST_F(Cli, PlanTellsTheBytesTheRunUses) {
-  const CommandResult plan = zeno("plan --json --model " + model() + " --ranks 2 --stage 2 --dtype bf16 --seq-len 32 --micro-batch 1");
+  const CommandResult plan = zeno("plan --json --model " + model() +
+                                  " --ranks 2 --stage 2 --dtype bf16 --seq-len 32 --micro-batch 1");
   ASSERT_EQ(plan.exit_code, 0) << plan.output;
   const auto json = nlohmann::json::parse(plan.output);
   const CommandResult run = train("--ranks 2 --stage 2 --dtype bf16 --micro-batch 1 --out " + path("out"));
@@ -126,7 +142,9 @@ TEST_F(Cli, PlanTellsTheBytesTheRunUses) {
 }
 
 TEST_F(Cli, PrintConfigSaysWhereValuesComeFrom) {
-  const auto config = dir_.write("ds.json", "{\"zero_optimization\": {\"stage\": 2,\n\"reduce_bucket_size\": 5e8}, \"train_micro_batch_size_per_gpu\": 1}");
+  const auto config = dir_.write("ds.json",
+                                 "{\"zero_optimization\": {\"stage\": 2,\n\"reduce_bucket_size\": 5e8}, "
+                                 "\"train_micro_batch_size_per_gpu\": 1}");
   const CommandResult run = train("--print-config --lr 3e-4 --config " + config.string());
   EXPECT_EQ(run.exit_code, 0);
   EXPECT_NE(run.output.find("flag --lr"), std::string::npos) << run.output;
@@ -139,8 +157,10 @@ TEST_F(Cli, UsageErrorsAreTwo) {
   expect_failure(train("--stage 4 --out " + path("o")), 2, {"--stage"});
   expect_failure(train(""), 2, {"--out"});
   expect_failure(train("--device cuda --out " + path("o")), 2, {"cuda"});
-  const auto misspelt = dir_.write("a.json", "{\"zero_optimization\": {\"stage\": 2, \"overlap_com\": true}}");
-  expect_failure(train("--config " + misspelt.string() + " --out " + path("o")), 2, {"overlap_com", "overlap_comm", "a.json:1"});
+  const auto misspelt =
+      dir_.write("a.json", "{\"zero_optimization\": {\"stage\": 2, \"overlap_com\": true}}");
+  expect_failure(train("--config " + misspelt.string() + " --out " + path("o")), 2,
+                 {"overlap_com", "overlap_comm", "a.json:1"});
   const auto broken = dir_.write("b.json", "{\"zero_optimization\": ");
   expect_failure(train("--config " + broken.string() + " --out " + path("o")), 2, {"b.json:1"});
   expect_failure(train("--save-every 5 --out " + path("o")), 2, {"save"});
@@ -153,7 +173,8 @@ TEST_F(Cli, MalformedModelsAreThree) {
 }
 
 TEST_F(Cli, TruncatedWeightsAreThree) {
-  std::filesystem::resize_file(model() + "/model.safetensors", std::filesystem::file_size(model() + "/model.safetensors") - 100);
+  std::filesystem::resize_file(model() + "/model.safetensors",
+                               std::filesystem::file_size(model() + "/model.safetensors") - 100);
   expect_failure(train("--ranks 2 --stage 3 --out " + path("o")), 3, {"model.safetensors"});
 }
 
@@ -169,7 +190,9 @@ TEST_F(Cli, TokensBeyondTheVocabularyAreThree) {
 }
 
 TEST_F(Cli, AJobThatDoesNotFitIsFourAndSaysWhatWould) {
-  const CommandResult big = zeno("init --arch llama --hidden 64 --layers 2 --heads 4 --vocab 260 --max-positions 2000000 --out " + path("long"));
+  const CommandResult big =
+      zeno("init --arch llama --hidden 64 --layers 2 --heads 4 --vocab 260 --max-positions 2000000 --out " +
+           path("long"));
   ASSERT_EQ(big.exit_code, 0) << big.output;
   const CommandResult run = zeno("train --model " + path("long") + " --data generated --out " + path("o") +
                                  " --seq-len 1000000 --micro-batch 64 --steps 1");

@@ -1,5 +1,5 @@
-// Parity with transformers through the whole engine: real model folders (tests/golden/model_*), loss, every gradient
-// and ten AdamW steps with clipping, on one rank and under every ZeRO stage on two.
+// Parity with transformers through the whole engine: real model folders (tests/golden/model_*), loss, every
+// gradient and ten AdamW steps with clipping, on one rank and under every ZeRO stage on two.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -42,7 +42,8 @@ std::vector<float> assemble(const nn::Parameter& param, const Golden& golden, co
     const int64_t rows = int64_t(file.size()) / cols;
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t c = 0; c < cols; ++c) {
-        ours[size_t((slice.row + r) * cols + c)] = file[size_t(slice.transposed ? c * rows + r : r * cols + c)];
+        ours[size_t((slice.row + r) * cols + c)] =
+            file[size_t(slice.transposed ? c * rows + r : r * cols + c)];
       }
     }
   }
@@ -57,7 +58,8 @@ struct RankBatch {
     const auto part = [&](const char* name) {
       const std::vector<int32_t> all = golden.ints(name);
       const size_t count = all.size() / size_t(world);
-      return std::vector<int32_t>(all.begin() + int64_t(count) * rank, all.begin() + int64_t(count) * (rank + 1));
+      return std::vector<int32_t>(all.begin() + int64_t(count) * rank,
+                                  all.begin() + int64_t(count) * (rank + 1));
     };
     tokens = part("tokens");
     targets = part("targets");
@@ -101,7 +103,8 @@ class Parity : public testing::TestWithParam<Case> {
         const zero::MicroBatch view = batch.view();
         const zero::StepResult result = engine.step({&view, 1}, control);
         EXPECT_NEAR(result.loss, losses[size_t(step)], kTolerance * losses[size_t(step)]) << "step " << step;
-        EXPECT_NEAR(result.grad_norm, norms[size_t(step)], 10 * kTolerance * norms[size_t(step)]) << "step " << step;
+        EXPECT_NEAR(result.grad_norm, norms[size_t(step)], 10 * kTolerance * norms[size_t(step)])
+            << "step " << step;
         if (step == 0) compare(engine, zero::State::grad, golden, "grad.");
       }
       if (golden.has("weight." + engine.units().params[0].files[0].name)) {

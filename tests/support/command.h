@@ -9,7 +9,7 @@
 namespace zeno::test {
 
 struct CommandResult {
-  int exit_code = -1;   // 128 + signal when it was killed
+  int exit_code = -1;  // 128 + signal when it was killed
   std::string output;  // stdout and stderr
 };
 

@@ -152,7 +152,8 @@ TEST(Progress, RedrawsInATerminalWithoutHurry) {
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   progress.finish();
   const std::string text = terminal.read();
-  // The first step, at most ten a second after it, the last, and the one a terminal adds to the final newline.
+  // The first step, at most ten a second after it, the last, and the one a terminal adds to the final
+  // newline.
   EXPECT_LE(double(std::ranges::count(text, '\r')), 3 + took.count() * 10);
   EXPECT_NE(text.find(" 1/2000"), std::string::npos) << text;
   EXPECT_NE(text.find("2000/2000"), std::string::npos) << text;

@@ -1,4 +1,5 @@
-// The engine as its users meet it: precision, overflow, clipping, frozen, sparse, persistent and odd parameters.
+// The engine as its users meet it: precision, overflow, clipping, frozen, sparse, persistent and odd
+// parameters.
 #include "zeno/zero/engine.h"
 
 #include <gtest/gtest.h>
@@ -71,7 +72,8 @@ TEST(Precision, SixteenBitAccumulationOverMicroBatches) {
   EXPECT_EQ(run_threads(spec), two);
   spec.policy.grad = spec.policy.wire = DType::f32;
   const RunResult exact = run_threads(spec);
-  for (size_t i = 0; i < exact.losses.size(); ++i) EXPECT_NEAR(two.losses[i], exact.losses[i], 0.03 * exact.losses[i]);
+  for (size_t i = 0; i < exact.losses.size(); ++i)
+    EXPECT_NEAR(two.losses[i], exact.losses[i], 0.03 * exact.losses[i]);
 }
 
 // The scale cancels: a power of two in the loss changes no bit of an fp32 run.
@@ -305,7 +307,9 @@ TEST(State, ReadAndWriteRoundTrip) {
 class IdleLayer final : public nn::Layer {
  public:
   std::string name() const override { return "idle"; }
-  std::vector<nn::Parameter> parameters() const override { return {{.name = "idle.weight", .rows = 3, .cols = 7}}; }
+  std::vector<nn::Parameter> parameters() const override {
+    return {{.name = "idle.weight", .rows = 3, .cols = 7}};
+  }
   nn::LayerSizes sizes(nn::BatchShape, DType, nn::Recompute) const override { return {}; }
   void forward(const nn::ForwardArgs& args, nn::Recompute) const override {
     copy_async(args.stream, args.y.data, args.x.data, args.x.bytes());

@@ -13,10 +13,12 @@ namespace {
 
 using test::Family;
 
-// Computation that takes its time on one rank, in turn forward and backward: a missing wait would change the bits.
+// Computation that takes its time on one rank, in turn forward and backward: a missing wait would change the
+// bits.
 class SlowLayer final : public nn::Layer {
  public:
-  SlowLayer(std::unique_ptr<nn::Layer> inner, int rank, int which) : inner_(std::move(inner)), rank_(rank), which_(which) {}
+  SlowLayer(std::unique_ptr<nn::Layer> inner, int rank, int which)
+      : inner_(std::move(inner)), rank_(rank), which_(which) {}
   std::string name() const override { return inner_->name(); }
   std::vector<nn::Parameter> parameters() const override { return inner_->parameters(); }
   nn::LayerSizes sizes(nn::BatchShape shape, DType compute, nn::Recompute recompute) const override {
@@ -53,7 +55,8 @@ TEST(Overlap, DelaysChangeNothing) {
       options.policy.prefetch = 8000;
       options.policy.reduce_bucket = 6000;
       nn::LayerList model = test::tiny_decoder(Family::gpt2);
-      for (auto& layer : model.layers) layer = std::make_unique<SlowLayer>(std::move(layer), world.rank(), which);
+      for (auto& layer : model.layers)
+        layer = std::make_unique<SlowLayer>(std::move(layer), world.rank(), which);
       Engine engine(std::move(model), options, world);
       engine.load(test::init_values);
       for (int step = 1; step <= 3; ++step) {

@@ -44,7 +44,8 @@ struct F16 {
     }
   }
   explicit operator float() const {
-    const uint32_t sign = uint32_t(bits & 0x8000u) << 16, exponent = (bits >> 10) & 0x1fu, fraction = bits & 0x3ffu;
+    const uint32_t sign = uint32_t(bits & 0x8000u) << 16, exponent = (bits >> 10) & 0x1fu,
+                   fraction = bits & 0x3ffu;
     if (exponent == 0) {
       const float magnitude = float(fraction) * 0x1p-24f;
       return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(magnitude));

@@ -1,5 +1,5 @@
-// Causal softmax attention over packed Q, K and V, grouped heads, several documents per row of the batch. Never
-// holds a T×T matrix: scores exist one tile at a time, forward keeps only the log-sum-exp of each row.
+// Causal softmax attention over packed Q, K and V, grouped heads, several documents per row of the batch.
+// Never holds a T×T matrix: scores exist one tile at a time, forward keeps only the log-sum-exp of each row.
 #pragma once
 
 #include "zeno/device/stream.h"
@@ -11,17 +11,18 @@ namespace zeno {
 struct AttentionShape {
   int64_t batch = 0, seq = 0;
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
-  float scale = 0;             // multiplies the scores, usually 1/sqrt(D)
-  int64_t window = 0;          // sliding window: a token sees itself and window-1 before it; 0 = no limit
+  float scale = 0;     // multiplies the scores, usually 1/sqrt(D)
+  int64_t window = 0;  // sliding window: a token sees itself and window-1 before it; 0 = no limit
 };
 
 struct AttentionForward {
   AttentionShape shape;
-  Tensor qkv;        // [B·T, (H+2G)·D]: all query heads, then all key heads, then all value heads
-  Tensor doc_start;  // i32 [1, B·T]: index within its sequence (0..T-1) where the token's document starts; a token
-                     // sees tokens doc_start..itself. Empty view: every sequence is one document.
-  Tensor out;        // [B·T, H·D], dtype of qkv
-  Tensor lse;        // f32 [B·H, T], kept for backward
+  Tensor qkv;  // [B·T, (H+2G)·D]: all query heads, then all key heads, then all value heads
+  // i32 [1, B·T]: index within its sequence (0..T-1) where the token's document starts; a token sees tokens
+  // doc_start..itself. Empty view: every sequence is one document.
+  Tensor doc_start;
+  Tensor out;  // [B·T, H·D], dtype of qkv
+  Tensor lse;  // f32 [B·H, T], kept for backward
 };
 
 struct AttentionBackward {

@@ -1,4 +1,5 @@
-// Softmax cross-entropy over one chunk of logits, in place. The caller (nn/lm_head) never holds more than a chunk.
+// Softmax cross-entropy over one chunk of logits, in place. The caller (nn/lm_head) never holds more than a
+// chunk.
 #pragma once
 
 #include "zeno/device/stream.h"
@@ -7,10 +8,10 @@
 namespace zeno {
 
 struct CrossEntropy {
-  Tensor logits;     // [R, V]; on return dlogits = (softmax − onehot) · grad_scale, unless grad_scale is 0
-  Tensor targets;    // i32 [1, R], each in 0..V-1: ignored rows have been left out by the caller
-  Tensor losses;     // f32 [1, R], −log p(target), written
-  Tensor hits;       // optional i32 [1, R], 1 where the target is the arg-max (token accuracy)
+  Tensor logits;   // [R, V]; on return dlogits = (softmax − onehot) · grad_scale, unless grad_scale is 0
+  Tensor targets;  // i32 [1, R], each in 0..V-1: ignored rows have been left out by the caller
+  Tensor losses;   // f32 [1, R], −log p(target), written
+  Tensor hits;     // optional i32 [1, R], 1 where the target is the arg-max (token accuracy)
   float grad_scale = 0;
 };
 void cross_entropy(StreamRef stream, const CrossEntropy& op);

@@ -8,11 +8,11 @@
 namespace zeno {
 
 struct EmbeddingForward {
-  Tensor tokens;     // i32 [1, R], each in 0..V-1 (checked when data is loaded)
-  Tensor positions;  // i32 [1, R]; needed with position_table
-  Tensor table;      // [V, C]
+  Tensor tokens;          // i32 [1, R], each in 0..V-1 (checked when data is loaded)
+  Tensor positions;       // i32 [1, R]; needed with position_table
+  Tensor table;           // [V, C]
   Tensor position_table;  // optional [P, C], added
-  Tensor y;          // [R, C]
+  Tensor y;               // [R, C]
 };
 void embedding_forward(StreamRef stream, const EmbeddingForward& op);
 

@@ -1,6 +1,7 @@
 // One pass over gradients: the sum of squares for the global norm and the search for inf and NaN.
-// The sum is taken over blocks of kNormBlock elements (fixed order inside), and blocks are added exactly, so the
-// result does not depend on how a tensor is cut into shards as long as cuts fall on multiples of kNormBlock.
+// The sum is taken over blocks of kNormBlock elements (fixed order inside), and blocks are added exactly, so
+// the result does not depend on how a tensor is cut into shards as long as cuts fall on multiples of
+// kNormBlock.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Matrix product with the shapes and fusions a transformer needs. Operands are stored in fp32, bf16 or fp16 (each
-// its own), sums run in fp32. Every element of C is summed over K in one fixed order that does not depend on the
-// number of threads, on M or on N: same bits whatever the setting.
+// Matrix product with the shapes and fusions a transformer needs. Operands are stored in fp32, bf16 or fp16
+// (each its own), sums run in fp32. Every element of C is summed over K in one fixed order that does not
+// depend on the number of threads, on M or on N: same bits whatever the setting.
 #pragma once
 
 #include "zeno/device/stream.h"
@@ -9,14 +9,14 @@
 namespace zeno {
 
 struct Matmul {
-  Tensor a;                  // [M, K], or [K, M] when transpose_a
-  Tensor b;                  // [K, N], or [N, K] when transpose_b
-  Tensor c;                  // [M, N]
+  Tensor a;  // [M, K], or [K, M] when transpose_a
+  Tensor b;  // [K, N], or [N, K] when transpose_b
+  Tensor c;  // [M, N]
   bool transpose_a = false;
   bool transpose_b = false;
-  bool accumulate = false;   // C += A·B (summed in fp32, rounded to the dtype of C), else C = A·B
-  Tensor bias;               // optional [1, N], added to every row
-  Tensor residual;           // optional [M, N], added to the product; may be C itself
+  bool accumulate = false;  // C += A·B (summed in fp32, rounded to the dtype of C), else C = A·B
+  Tensor bias;              // optional [1, N], added to every row
+  Tensor residual;          // optional [M, N], added to the product; may be C itself
 };
 
 void matmul(StreamRef stream, const Matmul& op);

@@ -1,5 +1,5 @@
-// Fused optimizer updates over flat shards: one pass reads gradient, master and moments, and writes master, moments
-// and the compute-precision copy. Element-wise, so any cut of the shard gives the same bits.
+// Fused optimizer updates over flat shards: one pass reads gradient, master and moments, and writes master,
+// moments and the compute-precision copy. Element-wise, so any cut of the shard gives the same bits.
 #pragma once
 
 #include "zeno/device/stream.h"
@@ -8,7 +8,7 @@
 namespace zeno {
 
 struct OptimizerHyper {
-  enum class Kind { adamw, adam, sgd, lion };   // adam: L2 decay added to the gradient
+  enum class Kind { adamw, adam, sgd, lion };  // adam: L2 decay added to the gradient
   Kind kind = Kind::adamw;
   // Double, as in PyTorch: 1 - beta2 taken from a float 0.999 would be off by 1e-5.
   double lr = 1e-3;
@@ -22,12 +22,12 @@ struct OptimizerHyper {
 
 struct OptimizerUpdate {
   OptimizerHyper hyper;
-  Tensor grad;     // flat [1, n], fp32/bf16/fp16
-  Tensor master;   // fp32 [1, n]
-  Tensor m, v;     // fp32 [1, n]; v: adam/adamw only; m: empty for sgd without momentum
-  Tensor param;    // optional [1, n] copy in the compute dtype; may be empty when masters are the parameters
-  // Multiplies every gradient: 1 / (loss scale · clip). Read when the kernel runs, so it may be computed by earlier
-  // work on the stream; 0 means: skip the update (overflow) and leave everything untouched.
+  Tensor grad;    // flat [1, n], fp32/bf16/fp16
+  Tensor master;  // fp32 [1, n]
+  Tensor m, v;    // fp32 [1, n]; v: adam/adamw only; m: empty for sgd without momentum
+  Tensor param;   // optional [1, n] copy in the compute dtype; may be empty when masters are the parameters
+  // Multiplies every gradient: 1 / (loss scale · clip). Read when the kernel runs, so it may be computed by
+  // earlier work on the stream; 0 means: skip the update (overflow) and leave everything untouched.
   const float* grad_factor = nullptr;
 };
 

@@ -1,12 +1,13 @@
-// A layer computes, and owns no memory: it declares its parameters and the bytes it needs, and is handed views.
-// The engine (zero/) decides where parameters, gradients and saved activations live, when they exist, and in which
-// order layers and micro-batches run.
+// A layer computes, and owns no memory: it declares its parameters and the bytes it needs, and is handed
+// views. The engine (zero/) decides where parameters, gradients and saved activations live, when they exist,
+// and in which order layers and micro-batches run.
 //
-// Legend: B sequences of T tokens are one micro-batch, R = B·T rows, C = hidden size. Activations that pass between
-// layers are [R, C] in the compute dtype.
+// Legend: B sequences of T tokens are one micro-batch, R = B·T rows, C = hidden size. Activations that pass
+// between layers are [R, C] in the compute dtype.
 //
-// A model is a list: the first layer turns tokens into activations, the middle ones map [R, C] to [R, C], the last
-// one is the loss. Layers must be deterministic: running forward again gives the same bits (recompute relies on it).
+// A model is a list: the first layer turns tokens into activations, the middle ones map [R, C] to [R, C], the
+// last one is the loss. Layers must be deterministic: running forward again gives the same bits (recompute
+// relies on it).
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,8 @@ struct Init {
   float stddev = 0.02f;
 };
 
-// Where (part of) a parameter is stored in a Hugging Face folder: rows [row, row + rows) of ours are the tensor
-// `name`; transposed when the file keeps [in, out] (GPT-2's Conv1D).
+// Where (part of) a parameter is stored in a Hugging Face folder: rows [row, row + rows) of ours are the
+// tensor `name`; transposed when the file keeps [in, out] (GPT-2's Conv1D).
 struct FileSlice {
   std::string name;
   int64_t row = 0, rows = 0;
@@ -40,7 +41,7 @@ struct Parameter {
   int64_t rows = 1, cols = 0;  // vectors are [1, n]
   bool decay = true;           // weight decay applies (matrices), or not (norms, biases)
   bool trainable = true;
-  bool sparse_rows = false;    // gradient touches few rows (untied token embedding)
+  bool sparse_rows = false;  // gradient touches few rows (untied token embedding)
   Init init;
   std::vector<FileSlice> files;
 
@@ -64,8 +65,8 @@ struct Batch {
   int64_t valid_count = 0;
 };
 
-// What forward keeps for backward. none: everything it needs; selective: recomputes cheap element-wise results;
-// full: only the layer's input, the whole forward runs again.
+// What forward keeps for backward. none: everything it needs; selective: recomputes cheap element-wise
+// results; full: only the layer's input, the whole forward runs again.
 enum class Recompute { none, selective, full };
 
 struct LayerSizes {
@@ -73,8 +74,8 @@ struct LayerSizes {
   size_t workspace = 0;  // bytes of scratch during forward or backward
 };
 
-// Views handed to a layer, in the order of parameters(). Gradients are fp32 (or the accumulation dtype) and are
-// added to; an empty view means frozen: skip it.
+// Views handed to a layer, in the order of parameters(). Gradients are fp32 (or the accumulation dtype) and
+// are added to; an empty view means frozen: skip it.
 struct ForwardArgs {
   StreamRef stream;
   const Batch& batch;
@@ -90,9 +91,9 @@ struct BackwardArgs {
   const Batch& batch;
   std::span<const Tensor> params;
   std::span<const Tensor> grads;
-  Tensor x;          // input of forward [R, C]
-  Tensor dy;         // [R, C]; may be overwritten
-  Tensor dx;         // [R, C], written; may be dy; empty for the first layer
+  Tensor x;   // input of forward [R, C]
+  Tensor dy;  // [R, C]; may be overwritten
+  Tensor dx;  // [R, C], written; may be dy; empty for the first layer
   Tensor saved, workspace;
 };
 
@@ -103,7 +104,8 @@ class Layer {
   virtual std::vector<Parameter> parameters() const = 0;
   virtual LayerSizes sizes(BatchShape shape, DType compute, Recompute recompute) const = 0;
   virtual void forward(const ForwardArgs& args, Recompute recompute) const = 0;
-  // `recompute` is what forward was run with to fill `saved` (never full: then the engine has run forward again).
+  // `recompute` is what forward was run with to fill `saved` (never full: then the engine has run forward
+  // again).
   virtual void backward(const BackwardArgs& args, Recompute recompute) const = 0;
   // Floating-point operations of one forward over `shape` (backward is taken as twice that).
   virtual double forward_flops(BatchShape shape) const = 0;
@@ -111,8 +113,8 @@ class Layer {
   virtual bool backward_needs_params() const { return true; }
 };
 
-// The last layer: loss and, in the same pass, the gradient of its input and parameters, so that logits exist one
-// chunk at a time and only once.
+// The last layer: loss and, in the same pass, the gradient of its input and parameters, so that logits exist
+// one chunk at a time and only once.
 struct LossArgs {
   StreamRef stream;
   const Batch& batch;

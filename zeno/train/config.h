@@ -114,7 +114,7 @@ struct RunConfig {
   int64_t eval_every = 0;
   std::string log, trace;
   int64_t steps_per_print = 0;  // 0: about every 5 %
-  double deadline_s = 300;  // longest wait for another rank
+  double deadline_s = 300;      // longest wait for another rank
 };
 
 struct TrainConfig {

@@ -82,7 +82,10 @@ void add_zeno_keys(TableBuilder& table) {
   add_numerics(table);
   add_run(table);
   table.top();
-  table.key<kRun, &RunConfig::steps_per_print>("steps_per_print", "steps between progress lines; 0: about every 5 %").range(0);
+  table
+      .key<kRun, &RunConfig::steps_per_print>("steps_per_print",
+                                              "steps between progress lines; 0: about every 5 %")
+      .range(0);
   table.renamed("reproducible", boolean, {"zeno.reproducible"}, "the same as zeno.reproducible");
   table.renamed("order", choice, {"zeno.order"}, "the same as zeno.order")
       .set_choices({"horizontal", "vertical"});

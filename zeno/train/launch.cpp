@@ -33,7 +33,8 @@ void refuse_missing_parts(const RunConfig& run) {
   require(run.device == RunDevice::cpu, ErrorKind::usage,
           "[train] --device cuda: this build has no CUDA backend; use --device cpu");
   require(run.save_every == 0 && run.resume.empty(), ErrorKind::usage,
-          "[train] --save-every and --resume: checkpoints are not part of this version; leave them out, the model is "
+          "[train] --save-every and --resume: checkpoints are not part of this version; leave them out, the "
+          "model is "
           "saved at the end");
   require(run.eval_data.empty() && run.eval_every == 0, ErrorKind::usage,
           "[train] --eval-data and --eval-every: evaluation is not part of this version; leave them out");

@@ -132,7 +132,8 @@ void train_rank(ParsedConfig parsed, comm::World& world) {
   TrainConfig& config = parsed.config;
   const RunConfig& run = config.run;
   require(!run.out.empty(), ErrorKind::usage, "[train] no output folder: give --out DIR");
-  if (world.rank() == 0) make_folders(run.out);  // before any work: a run that cannot be saved should not start
+  if (world.rank() == 0)
+    make_folders(run.out);  // before any work: a run that cannot be saved should not start
 
   const int64_t seq = sequence_length(run, model.max_positions);
   const data::TokenSource source = open_data(config, model);
