@@ -210,7 +210,7 @@ class ModelParity : public ::testing::TestWithParam<Case> {
   void check(const std::string& file) {
     const Case& c = GetParam();
     const Golden weights("model_" + c.name + "/model.safetensors"), expected("model_" + c.name + "/" + file);
-    TinyModel model(make_layers(c), golden_batch(expected));
+    TinyModel model(make_layers(c), golden_batch(expected), DType::f32, DType::f32, 1);
     for (const auto& [name, p] : model.parameters()) model.weights(name) = assemble(p, weights, "");
     const std::vector<float> losses = expected.floats("losses"), norms = expected.floats("grad_norms");
     AdamW optimizer(expected);

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <termios.h>
@@ -133,9 +134,15 @@ class Terminal {
   }
   int fd() const { return slave_; }
   std::string read() const {
-    std::string text(65536, '\0');
-    const ssize_t n = ::read(master_, text.data(), text.size());
-    text.resize(n > 0 ? size_t(n) : 0);
+    // The kernel hands bytes on at its leisure: reads until nothing has come for a while.
+    std::string text;
+    char buffer[4096];
+    pollfd ready{master_, POLLIN, 0};
+    while (::poll(&ready, 1, 300) > 0) {
+      const ssize_t n = ::read(master_, buffer, sizeof(buffer));
+      if (n <= 0) break;
+      text.append(buffer, size_t(n));
+    }
     return text;
   }
 

@@ -207,7 +207,7 @@ void MpiHub::receive_news() {
 }
 
 void MpiHub::linger() noexcept {
-  constexpr auto kMoment = std::chrono::milliseconds(1000);
+  constexpr auto kMoment = std::chrono::milliseconds(2000);
   if (control_ == nullptr) return;
   control_->leaving.fetch_add(1);
   const auto begin = std::chrono::steady_clock::now();

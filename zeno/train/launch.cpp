@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <thread>
 
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
@@ -13,16 +12,14 @@ namespace {
 
 void train_as_process(const ParsedConfig& parsed, const comm::WorldOptions& options) {
   // When a process of the job dies, the launcher sends SIGTERM to the others at once; they would be gone
-  // before they could say who died and where. So SIGTERM leaves them a second.
-  std::signal(SIGTERM, [](int) { alarm(1); });
+  // before they could say who died and where. So SIGTERM leaves them the moment that World takes to go.
+  std::signal(SIGTERM, [](int) { alarm(3); });
   const std::unique_ptr<comm::World> world = comm::make_mpi_world(options);
   set_log_rank(world->rank());
   try {
     train_rank(parsed, *world);
   } catch (const std::exception& error) {
     world->fail(error.what());
-    // The first process to leave makes the launcher end the others: they get the time to say what they saw.
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
     throw;
   }
   world->finish();
