@@ -46,15 +46,18 @@ test-full: packages asan tsan fuzz
 	@ninja -C $(BUILD)-full -j $(JOBS)
 	@ctest --test-dir $(BUILD)-full --output-on-failure
 
+# OpenMPI itself is not clean under sanitizers: tests that start mpirun are left to the other builds.
+without_mpi := GTEST_FILTER='-Mpi*:*/Mpi*:KilledRank*:Cli.EveryStageAndLauncherGivesTheSameBits'
+
 asan: packages
 	@$(call configure,$(BUILD)-asan,-DZENO_SANITIZE=address$(comma)undefined -DZENO_BENCH=OFF)
 	@ninja -C $(BUILD)-asan -j $(JOBS)
-	@ctest --test-dir $(BUILD)-asan --output-on-failure
+	@$(without_mpi) ctest --test-dir $(BUILD)-asan --output-on-failure
 
 tsan: packages
 	@$(call configure,$(BUILD)-tsan,-DZENO_SANITIZE=thread -DZENO_BENCH=OFF)
 	@ninja -C $(BUILD)-tsan -j $(JOBS)
-	@ctest --test-dir $(BUILD)-tsan --output-on-failure -LE mpi
+	@$(without_mpi) ctest --test-dir $(BUILD)-tsan --output-on-failure
 
 fuzz: packages
 	$(call install,$(FUZZ_PACKAGES))

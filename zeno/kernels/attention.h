@@ -7,7 +7,8 @@
 
 namespace zeno {
 
-// Legend: B sequences of T tokens, H query heads, G key/value heads (H % G == 0), D values per head.
+// Legend: B sequences of T tokens, H query heads, G key/value heads (H % G == 0), D values per head (a
+// multiple of 8 up to 256).
 struct AttentionShape {
   int64_t batch = 0, seq = 0;
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
