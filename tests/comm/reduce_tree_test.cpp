@@ -120,7 +120,7 @@ TEST_P(ReduceTree, InPlace) {
 TEST_P(ReduceTree, CopiesAnyLengthAndAlignment) {
   for (const size_t bytes : {size_t(0), size_t(1), size_t(63), size_t(16384), size_t(50'001)}) {
     for (const size_t shift : {size_t(0), size_t(5)}) {
-      std::vector<std::byte> from(bytes + shift), to(bytes + shift + 1, std::byte(0x11));
+      std::vector<std::byte> from(bytes + shift + 1), to(bytes + shift + 1, std::byte(0x11));
       for (size_t i = 0; i < from.size(); ++i) from[i] = std::byte(i * 7);
       for (const bool streaming : {false, true}) {
         bulk_copy(to.data() + shift, from.data() + shift, bytes, streaming);
