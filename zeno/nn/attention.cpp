@@ -11,6 +11,7 @@
 #include "zeno/nn/block.h"
 #include "zeno/nn/layout.h"
 #include "zeno/nn/linear.h"
+#include "zeno/nn/normed_linear.h"
 #include "zeno/nn/parameter_list.h"
 
 namespace zeno::nn {
@@ -18,8 +19,7 @@ namespace {
 
 // Intermediates of forward. Which of them lie in `saved` depends on the recompute mode.
 struct Intermediates {
-  Tensor h;               // [R, C], norm(x)
-  Tensor rstd, mean;      // f32 [R, 1]
+  NormedLinear::Normed normed;
   Tensor raw;             // [R, (H+2G)·D], qkv before q/k-norm; the same as qkv without q/k-norm
   Tensor q_rstd, k_rstd;  // f32 [R, H] and [R, G], with q/k-norm
   Tensor qkv;             // [R, (H+2G)·D], as attention reads it
@@ -54,15 +54,13 @@ class Attention final : public Layer {
   void cut_forward(Intermediates& t, Layout& work, BatchShape shape, DType compute) const;
   Gradients cut_backward(Intermediates& t, Layout& work, BatchShape shape, DType compute) const;
 
-  void normalise_input(StreamRef stream, std::span<const Tensor> params, Tensor x,
-                       const Intermediates& t) const;
   void rotate(StreamRef stream, std::span<const Tensor> params, const Batch& batch,
               const Intermediates& t) const;
   void rotate_backward(const BackwardArgs& args, const Intermediates& t, Tensor dqkv) const;
 
   BlockOptions o_;
   ParameterList list_;
-  int norm_ = kAbsent, norm_bias_ = kAbsent, qkv_ = kAbsent, qkv_bias_ = kAbsent;
+  NormedLinear qkv_;
   int q_norm_ = kAbsent, k_norm_ = kAbsent, out_ = kAbsent, out_bias_ = kAbsent;
 };
 
@@ -81,12 +79,14 @@ void check(const BlockOptions& o) {
 Attention::Attention(const BlockOptions& options) : o_(options) {
   check(o_);
   const auto& files = o_.files;
+  qkv_.kind = o_.norm;
+  qkv_.eps = o_.norm_eps;
   const auto ones = Init::Kind::ones, zeros = Init::Kind::zeros;
-  norm_ = list_.vector(o_.name + ".attn_norm.weight", o_.hidden, ones, files.attn_norm);
+  qkv_.norm = list_.vector(o_.name + ".attn_norm.weight", o_.hidden, ones, files.attn_norm);
   if (o_.norm == Norm::layer)
-    norm_bias_ = list_.vector(o_.name + ".attn_norm.bias", o_.hidden, zeros, files.attn_norm_bias);
-  qkv_ = list_.matrix(o_.name + ".attn.qkv.weight", qkv_cols(), o_.hidden, o_.init_std, files.qkv);
-  if (o_.qkv_bias) qkv_bias_ = list_.vector(o_.name + ".attn.qkv.bias", qkv_cols(), zeros, files.qkv_bias);
+    qkv_.norm_bias = list_.vector(o_.name + ".attn_norm.bias", o_.hidden, zeros, files.attn_norm_bias);
+  qkv_.weight = list_.matrix(o_.name + ".attn.qkv.weight", qkv_cols(), o_.hidden, o_.init_std, files.qkv);
+  if (o_.qkv_bias) qkv_.bias = list_.vector(o_.name + ".attn.qkv.bias", qkv_cols(), zeros, files.qkv_bias);
   if (o_.qk_norm) {
     q_norm_ = list_.vector(o_.name + ".attn.q_norm.weight", o_.head_dim, ones, files.q_norm);
     k_norm_ = list_.vector(o_.name + ".attn.k_norm.weight", o_.head_dim, ones, files.k_norm);
@@ -111,9 +111,9 @@ Intermediates Attention::cut_saved(Layout& saved, BatchShape shape, DType comput
                                    Recompute recompute) const {
   const int64_t rows = shape.rows();
   Intermediates t;
-  t.rstd = saved.take(DType::f32, rows, 1);
-  if (o_.norm == Norm::layer) t.mean = saved.take(DType::f32, rows, 1);
-  if (recompute == Recompute::none) t.h = saved.take(compute, rows, o_.hidden);
+  t.normed.rstd = saved.take(DType::f32, rows, 1);
+  if (o_.norm == Norm::layer) t.normed.mean = saved.take(DType::f32, rows, 1);
+  if (recompute == Recompute::none) t.normed.h = saved.take(compute, rows, o_.hidden);
   t.raw = saved.take(compute, rows, qkv_cols());
   if (o_.qk_norm) {
     t.q_rstd = saved.take(DType::f32, rows, o_.heads);
@@ -130,16 +130,16 @@ Intermediates Attention::cut_saved(Layout& saved, BatchShape shape, DType comput
 // Puts what is not saved into the workspace. Without anything saved (evaluation), q/k-norm works in place.
 void Attention::cut_forward(Intermediates& t, Layout& work, BatchShape shape, DType compute) const {
   const int64_t rows = shape.rows();
-  if (t.rstd.rows == 0) {
-    t.rstd = work.take(DType::f32, rows, 1);
-    t.mean = work.take(DType::f32, rows, 1);
+  if (t.normed.rstd.rows == 0) {
+    t.normed.rstd = work.take(DType::f32, rows, 1);
+    t.normed.mean = work.take(DType::f32, rows, 1);
     t.q_rstd = work.take(DType::f32, rows, o_.heads);
     t.k_rstd = work.take(DType::f32, rows, o_.kv_heads);
   }
   if (t.qkv.rows == 0) t.qkv = work.take(compute, rows, qkv_cols());
   if (t.raw.rows == 0) t.raw = t.qkv;
   const size_t before_h = work.mark();
-  if (t.h.rows == 0) t.h = work.take(compute, rows, o_.hidden);
+  if (t.normed.h.rows == 0) t.normed.h = work.take(compute, rows, o_.hidden);
   work.rewind(before_h);  // h is dead once qkv exists
   if (t.out.rows == 0) {
     t.out = work.take(compute, rows, q_cols());
@@ -157,7 +157,7 @@ Attention::Gradients Attention::cut_backward(Intermediates& t, Layout& work, Bat
   if (t.qkv.rows == 0) t.qkv = work.take(compute, rows, qkv_cols());
   g.workspace = work.take(DType::u8, 1, int64_t(attention_backward_workspace(kernel_shape(shape))));
   work.rewind(inside_attention);
-  if (t.h.rows == 0) t.h = work.take(compute, rows, o_.hidden);
+  if (t.normed.h.rows == 0) t.normed.h = work.take(compute, rows, o_.hidden);
   return g;
 }
 
@@ -174,18 +174,6 @@ LayerSizes Attention::sizes(BatchShape shape, DType compute, Recompute recompute
   t = kept;
   cut_backward(t, backward, shape, compute);
   return {.saved = saved.peak(), .workspace = std::max({evaluation.peak(), forward.peak(), backward.peak()})};
-}
-
-void Attention::normalise_input(StreamRef stream, std::span<const Tensor> params, Tensor x,
-                                const Intermediates& t) const {
-  norm_forward(stream, o_.norm,
-               {.x = x,
-                .weight = pick(params, norm_),
-                .bias = pick(params, norm_bias_),
-                .y = t.h,
-                .rstd = t.rstd,
-                .mean = t.mean,
-                .eps = o_.norm_eps});
 }
 
 // raw → qkv: q/k-norm per head, then rope.
@@ -247,12 +235,7 @@ void Attention::forward(const ForwardArgs& args, Recompute recompute) const {
   Layout work(args.workspace);
   cut_forward(t, work, shape, compute);
 
-  normalise_input(args.stream, args.params, args.x, t);
-  matmul(args.stream, {.a = t.h,
-                       .b = pick(args.params, qkv_),
-                       .c = t.raw,
-                       .transpose_b = true,
-                       .bias = pick(args.params, qkv_bias_)});
+  qkv_.forward(args.stream, args.params, args.x, t.normed, t.raw);
   rotate(args.stream, args.params, args.batch, t);
   attention_forward(args.stream, {.shape = kernel_shape(shape),
                                   .qkv = t.qkv,
@@ -291,24 +274,8 @@ void Attention::backward(const BackwardArgs& args, Recompute recompute) const {
                                    .dqkv = g.dqkv,
                                    .workspace = g.workspace});
   rotate_backward(args, t, g.dqkv);
-  if (selective && pick(args.grads, qkv_)) normalise_input(args.stream, args.params, args.x, t);
-  // The gradient of h takes the place of h, which its weight gradient was the last to read.
-  linear_backward(args.stream, {.x = t.h,
-                                .dy = g.dqkv,
-                                .weight = pick(args.params, qkv_),
-                                .dx = t.h,
-                                .dweight = pick(args.grads, qkv_),
-                                .dbias = pick(args.grads, qkv_bias_)});
-  norm_backward(args.stream, o_.norm,
-                {.x = args.x,
-                 .weight = pick(args.params, norm_),
-                 .rstd = t.rstd,
-                 .mean = t.mean,
-                 .dy = t.h,
-                 .dresidual = args.dy,
-                 .dx = args.dx,
-                 .dweight = pick(args.grads, norm_),
-                 .dbias = pick(args.grads, norm_bias_)});
+  if (selective && pick(args.grads, qkv_.weight)) qkv_.normalise(args.stream, args.params, args.x, t.normed);
+  qkv_.backward(args, t.normed, g.dqkv);
 }
 
 double Attention::forward_flops(BatchShape shape) const {

@@ -7,6 +7,7 @@
 #include "zeno/nn/block.h"
 #include "zeno/nn/layout.h"
 #include "zeno/nn/linear.h"
+#include "zeno/nn/normed_linear.h"
 #include "zeno/nn/parameter_list.h"
 
 namespace zeno::nn {
@@ -14,10 +15,9 @@ namespace {
 
 // Intermediates of forward. Which of them lie in `saved` depends on the recompute mode.
 struct Intermediates {
-  Tensor h;           // [R, C], norm(x)
-  Tensor rstd, mean;  // f32 [R, 1]
-  Tensor up;          // [R, U], U = 2F (gate, then up) or F
-  Tensor act;         // [R, F]
+  NormedLinear::Normed normed;
+  Tensor up;   // [R, U], U = 2F (gate, then up) or F
+  Tensor act;  // [R, F]
 };
 
 class Mlp final : public Layer {
@@ -41,15 +41,13 @@ class Mlp final : public Layer {
   void cut_rest(Intermediates& t, Layout& work, int64_t rows, DType compute) const;
 
   void run_rows(const ForwardArgs& args, Tensor x, Tensor y, const Intermediates& t) const;
-  void normalise_input(StreamRef stream, std::span<const Tensor> params, Tensor x,
-                       const Intermediates& t) const;
   void activate(StreamRef stream, const Intermediates& t) const;
   void activate_backward(StreamRef stream, const Intermediates& t, Tensor dact) const;
 
   BlockOptions o_;
   ParameterList list_;
-  int norm_ = kAbsent, norm_bias_ = kAbsent;
-  int up_ = kAbsent, up_bias_ = kAbsent, down_ = kAbsent, down_bias_ = kAbsent;
+  NormedLinear up_;
+  int down_ = kAbsent, down_bias_ = kAbsent;
 };
 
 // Rows are independent, so evaluation, which keeps nothing, goes through them in parts: its workspace then
@@ -60,23 +58,25 @@ int64_t evaluation_rows(int64_t rows) {
 
 Mlp::Mlp(const BlockOptions& options) : o_(options) {
   const auto& files = o_.files;
+  up_.kind = o_.norm;
+  up_.eps = o_.norm_eps;
   const auto ones = Init::Kind::ones, zeros = Init::Kind::zeros;
-  norm_ = list_.vector(o_.name + ".mlp_norm.weight", o_.hidden, ones, files.mlp_norm);
+  up_.norm = list_.vector(o_.name + ".mlp_norm.weight", o_.hidden, ones, files.mlp_norm);
   if (o_.norm == Norm::layer)
-    norm_bias_ = list_.vector(o_.name + ".mlp_norm.bias", o_.hidden, zeros, files.mlp_norm_bias);
-  up_ = list_.matrix(o_.name + ".mlp.up.weight", up_cols(), o_.hidden, o_.init_std, files.up);
-  if (o_.mlp_bias) up_bias_ = list_.vector(o_.name + ".mlp.up.bias", up_cols(), zeros, files.up_bias);
+    up_.norm_bias = list_.vector(o_.name + ".mlp_norm.bias", o_.hidden, zeros, files.mlp_norm_bias);
+  up_.weight = list_.matrix(o_.name + ".mlp.up.weight", up_cols(), o_.hidden, o_.init_std, files.up);
+  if (o_.mlp_bias) up_.bias = list_.vector(o_.name + ".mlp.up.bias", up_cols(), zeros, files.up_bias);
   down_ = list_.matrix(o_.name + ".mlp.down.weight", o_.hidden, o_.intermediate, o_.out_init_std, files.down);
   if (o_.mlp_bias) down_bias_ = list_.vector(o_.name + ".mlp.down.bias", o_.hidden, zeros, files.down_bias);
 }
 
 Intermediates Mlp::cut_saved(Layout& saved, int64_t rows, DType compute, Recompute recompute) const {
   Intermediates t;
-  t.rstd = saved.take(DType::f32, rows, 1);
-  if (o_.norm == Norm::layer) t.mean = saved.take(DType::f32, rows, 1);
+  t.normed.rstd = saved.take(DType::f32, rows, 1);
+  if (o_.norm == Norm::layer) t.normed.mean = saved.take(DType::f32, rows, 1);
   t.up = saved.take(compute, rows, up_cols());
   if (recompute == Recompute::none) {
-    t.h = saved.take(compute, rows, o_.hidden);
+    t.normed.h = saved.take(compute, rows, o_.hidden);
     t.act = saved.take(compute, rows, o_.intermediate);
   }
   return t;
@@ -85,14 +85,14 @@ Intermediates Mlp::cut_saved(Layout& saved, int64_t rows, DType compute, Recompu
 // Puts what is not saved into the workspace. h and act are never needed at the same time, neither in forward
 // nor in backward, and share their bytes.
 void Mlp::cut_rest(Intermediates& t, Layout& work, int64_t rows, DType compute) const {
-  if (t.rstd.rows == 0) {
-    t.rstd = work.take(DType::f32, rows, 1);
-    t.mean = work.take(DType::f32, rows, 1);
+  if (t.normed.rstd.rows == 0) {
+    t.normed.rstd = work.take(DType::f32, rows, 1);
+    t.normed.mean = work.take(DType::f32, rows, 1);
     t.up = work.take(compute, rows, up_cols());
   }
-  if (t.h.rows != 0) return;
+  if (t.normed.h.rows != 0) return;
   const size_t shared = work.mark();
-  t.h = work.take(compute, rows, o_.hidden);
+  t.normed.h = work.take(compute, rows, o_.hidden);
   work.rewind(shared);
   t.act = work.take(compute, rows, o_.intermediate);
 }
@@ -107,18 +107,6 @@ LayerSizes Mlp::sizes(BatchShape shape, DType compute, Recompute recompute) cons
   Intermediates t = cut_saved(saved, shape.rows(), compute, recompute);
   cut_rest(t, work, shape.rows(), compute);
   return {.saved = saved.peak(), .workspace = std::max(evaluation.peak(), work.peak())};
-}
-
-void Mlp::normalise_input(StreamRef stream, std::span<const Tensor> params, Tensor x,
-                          const Intermediates& t) const {
-  norm_forward(stream, o_.norm,
-               {.x = x,
-                .weight = pick(params, norm_),
-                .bias = pick(params, norm_bias_),
-                .y = t.h,
-                .rstd = t.rstd,
-                .mean = t.mean,
-                .eps = o_.norm_eps});
 }
 
 void Mlp::activate(StreamRef stream, const Intermediates& t) const {
@@ -137,12 +125,7 @@ void Mlp::activate_backward(StreamRef stream, const Intermediates& t, Tensor dac
 }
 
 void Mlp::run_rows(const ForwardArgs& args, Tensor x, Tensor y, const Intermediates& t) const {
-  normalise_input(args.stream, args.params, x, t);
-  matmul(args.stream, {.a = t.h,
-                       .b = pick(args.params, up_),
-                       .c = t.up,
-                       .transpose_b = true,
-                       .bias = pick(args.params, up_bias_)});
+  up_.forward(args.stream, args.params, x, t.normed, t.up);
   activate(args.stream, t);
   if (!y) return;
   matmul(args.stream, {.a = t.act,
@@ -188,23 +171,8 @@ void Mlp::backward(const BackwardArgs& args, Recompute recompute) const {
                                 .dweight = pick(args.grads, down_),
                                 .dbias = pick(args.grads, down_bias_)});
   activate_backward(args.stream, t, t.act);
-  if (selective && pick(args.grads, up_)) normalise_input(args.stream, args.params, args.x, t);
-  linear_backward(args.stream, {.x = t.h,
-                                .dy = t.up,
-                                .weight = pick(args.params, up_),
-                                .dx = t.h,
-                                .dweight = pick(args.grads, up_),
-                                .dbias = pick(args.grads, up_bias_)});
-  norm_backward(args.stream, o_.norm,
-                {.x = args.x,
-                 .weight = pick(args.params, norm_),
-                 .rstd = t.rstd,
-                 .mean = t.mean,
-                 .dy = t.h,
-                 .dresidual = args.dy,
-                 .dx = args.dx,
-                 .dweight = pick(args.grads, norm_),
-                 .dbias = pick(args.grads, norm_bias_)});
+  if (selective && pick(args.grads, up_.weight)) up_.normalise(args.stream, args.params, args.x, t.normed);
+  up_.backward(args, t.normed, t.up);
 }
 
 double Mlp::forward_flops(BatchShape shape) const {

@@ -4,7 +4,6 @@
 #include <csignal>
 
 #include "zeno/base/error.h"
-#include "zeno/base/log.h"
 #include "zeno/train/trainer.h"
 
 namespace zeno::train {
@@ -14,15 +13,7 @@ void train_as_process(const ParsedConfig& parsed, const comm::WorldOptions& opti
   // When a process of the job dies, the launcher sends SIGTERM to the others at once; they would be gone
   // before they could say who died and where. So SIGTERM leaves them the moment that World takes to go.
   std::signal(SIGTERM, [](int) { alarm(3); });
-  const std::unique_ptr<comm::World> world = comm::make_mpi_world(options);
-  set_log_rank(world->rank());
-  try {
-    train_rank(parsed, *world);
-  } catch (const std::exception& error) {
-    world->fail(error.what());
-    throw;
-  }
-  world->finish();
+  comm::run_mpi_rank(options, [&](comm::World& world) { train_rank(parsed, world); });
 }
 
 // Flags of parts that are not built yet are refused, never ignored.

@@ -1,0 +1,46 @@
+#include "zeno/nn/normed_linear.h"
+
+#include "zeno/kernels/matmul.h"
+#include "zeno/nn/linear.h"
+
+namespace zeno::nn {
+
+void NormedLinear::normalise(StreamRef stream, std::span<const Tensor> params, Tensor x,
+                             const Normed& n) const {
+  norm_forward(stream, kind,
+               {.x = x,
+                .weight = pick(params, norm),
+                .bias = pick(params, norm_bias),
+                .y = n.h,
+                .rstd = n.rstd,
+                .mean = n.mean,
+                .eps = eps});
+}
+
+void NormedLinear::forward(StreamRef stream, std::span<const Tensor> params, Tensor x, const Normed& n,
+                           Tensor y) const {
+  normalise(stream, params, x, n);
+  matmul(stream,
+         {.a = n.h, .b = pick(params, weight), .c = y, .transpose_b = true, .bias = pick(params, bias)});
+}
+
+void NormedLinear::backward(const BackwardArgs& args, const Normed& n, Tensor dy) const {
+  linear_backward(args.stream, {.x = n.h,
+                                .dy = dy,
+                                .weight = pick(args.params, weight),
+                                .dx = n.h,
+                                .dweight = pick(args.grads, weight),
+                                .dbias = pick(args.grads, bias)});
+  norm_backward(args.stream, kind,
+                {.x = args.x,
+                 .weight = pick(args.params, norm),
+                 .rstd = n.rstd,
+                 .mean = n.mean,
+                 .dy = n.h,
+                 .dresidual = args.dy,
+                 .dx = args.dx,
+                 .dweight = pick(args.grads, norm),
+                 .dbias = pick(args.grads, norm_bias)});
+}
+
+}  // namespace zeno::nn

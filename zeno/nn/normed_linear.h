@@ -1,0 +1,29 @@
+// How both halves of a block begin: h = norm(x), then y = h·Wᵀ + bias. Async on the stream.
+#pragma once
+
+#include <span>
+
+#include "zeno/nn/layer.h"
+#include "zeno/nn/norm.h"
+#include "zeno/nn/parameter_list.h"
+
+namespace zeno::nn {
+
+struct NormedLinear {
+  // h is [R, C]; rstd and mean are f32 [R, 1], mean with LayerNorm only.
+  struct Normed {
+    Tensor h, rstd, mean;
+  };
+
+  Norm kind = Norm::rms;
+  float eps = 1e-5f;
+  int norm = kAbsent, norm_bias = kAbsent, weight = kAbsent, bias = kAbsent;  // places in the parameter list
+
+  void normalise(StreamRef stream, std::span<const Tensor> params, Tensor x, const Normed& n) const;
+  void forward(StreamRef stream, std::span<const Tensor> params, Tensor x, const Normed& n, Tensor y) const;
+  // Needs h unless the weight is frozen; the gradient of h takes its place. Adds args.dy, the gradient that
+  // bypassed the layer, to args.dx.
+  void backward(const BackwardArgs& args, const Normed& n, Tensor dy) const;
+};
+
+}  // namespace zeno::nn
