@@ -36,6 +36,7 @@ void run(const RunFlags& flags, bool json) {
   const int64_t seq = train::sequence_length(parsed.config.run, model.max_positions);
   const nn::LayerList layers = model::build_layers(model, seq);
   zero::EngineOptions options = train::engine_options(parsed.config, seq);
+  if (parsed.config.run.device == train::RunDevice::cuda) options.device = {Device::Kind::cuda, 0};
   const zero::MemoryPlan plan = zero::plan_memory(layers, options, world);
   if (json) {
     fmt::print("{}\n", as_json(plan).dump(2));

@@ -13,28 +13,30 @@ constexpr std::array kFloats{DType::f32, DType::bf16, DType::f16};
 constexpr std::array kMemories{Memory::plain, Memory::shared, Memory::mixed};
 constexpr std::array<int64_t, 5> kCounts{0, 1, 7, 1000, 4099};
 
-void gathers(World& world) {
-  const auto comm = world.communicator("gather");
-  const int n = world.size();
+void gathers(Site& site) {
+  const auto comm = site.communicator("gather");
+  const int n = site.size();
   for (const Memory memory : kMemories) {
     for (const DType dtype : kFloats) {
       for (const int64_t count : kCounts) {
         for (const bool in_place : {false, true}) {
-          Stream stream = make_stream(world, "gather");
-          Bytes recv(world, memory, size_t(n * count) * size_of(dtype));
-          Bytes send = filled(world, memory, count, dtype, 1, 2 * size_of(dtype));
+          Stream stream = site.stream("gather");
+          Bytes recv(site, memory, size_t(n * count) * size_of(dtype));
+          Bytes send = filled(site, memory, count, dtype, 1, 2 * size_of(dtype));
           const std::byte* from = send.data();
           if (in_place) {
-            std::byte* place = recv.data() + size_t(world.rank() * count) * size_of(dtype);
-            std::memcpy(place, send.data(), size_t(count) * size_of(dtype));
-            from = place;
+            const size_t place = size_t(site.rank() * count) * size_of(dtype);
+            std::memcpy(recv.host() + place, send.host(), size_t(count) * size_of(dtype));
+            recv.upload();
+            from = recv.data() + place;
           }
           const Part part{from, recv.data(), count};
           comm->all_gather(stream, {&part, 1}, dtype, "blocks.0");
-          stream.synchronize();
+          settle(stream, *comm);
+          recv.download();
           for (int64_t i = 0; i < n * count; ++i) {
             const float want = rounded(value(int(i / count), i % count, 1), dtype);
-            expect_equal(get(recv.data(), dtype, i), want, "all_gather", i);
+            expect_equal(get(recv.host(), dtype, i), want, "all_gather", i);
           }
         }
       }
@@ -42,73 +44,78 @@ void gathers(World& world) {
   }
 }
 
-void reduce_scatter_once(World& world, Communicator& comm, Memory memory, DType dtype, DType out,
-                         int64_t count, bool accumulate) {
-  const int n = world.size(), rank = world.rank();
-  Stream stream = make_stream(world, "reduce");
-  Bytes send = filled(world, memory, n * count, dtype, 2, size_of(dtype));
-  Bytes recv(world, memory, size_t(count) * size_of(out), size_of(out));
-  for (int64_t i = 0; i < count; ++i) put(recv.data(), out, i, 0.125f);
+void reduce_scatter_once(Site& site, Communicator& comm, Memory memory, DType dtype, DType out, int64_t count,
+                         bool accumulate) {
+  const int n = site.size(), rank = site.rank();
+  Stream stream = site.stream("reduce");
+  Bytes send = filled(site, memory, n * count, dtype, 2, size_of(dtype));
+  Bytes recv(site, memory, size_t(count) * size_of(out), size_of(out));
+  for (int64_t i = 0; i < count; ++i) put(recv.host(), out, i, 0.125f);
+  recv.upload();
   const Part part{send.data(), recv.data(), count};
   comm.reduce_scatter(stream, {&part, 1}, dtype, out, accumulate, "blocks.1");
-  stream.synchronize();
+  settle(stream, comm);
+  recv.download();
+  send.download();
   for (int64_t i = 0; i < count; ++i) {
     float want = expected_sum(n, rank * count + i, 2, dtype);
     if (accumulate) want = 0.125f + want;
-    expect_equal(get(recv.data(), out, i), rounded(want, out), "reduce_scatter", i);
+    expect_equal(get(recv.host(), out, i), rounded(want, out), "reduce_scatter", i);
   }
   for (int64_t i = 0; i < n * count; ++i) {  // what is sent is only read
-    expect_equal(get(send.data(), dtype, i), rounded(value(rank, i, 2), dtype), "reduce_scatter, send", i);
+    expect_equal(get(send.host(), dtype, i), rounded(value(rank, i, 2), dtype), "reduce_scatter, send", i);
   }
 }
 
-void reduce_scatters(World& world) {
-  const auto comm = world.communicator("reduce");
+void reduce_scatters(Site& site) {
+  const auto comm = site.communicator("reduce");
   for (const Memory memory : kMemories) {
     for (const DType dtype : kFloats) {
       for (const int64_t count : kCounts) {
-        for (const DType out : kFloats) reduce_scatter_once(world, *comm, memory, dtype, out, count, false);
-        reduce_scatter_once(world, *comm, memory, dtype, DType::f32, count, true);
+        for (const DType out : kFloats) reduce_scatter_once(site, *comm, memory, dtype, out, count, false);
+        reduce_scatter_once(site, *comm, memory, dtype, DType::f32, count, true);
       }
     }
   }
 }
 
-void reduce_scatters_in_place(World& world) {
-  const auto comm = world.communicator("reduce");
-  const int n = world.size(), rank = world.rank();
+void reduce_scatters_in_place(Site& site) {
+  const auto comm = site.communicator("reduce");
+  const int n = site.size(), rank = site.rank();
   for (const Memory memory : kMemories) {
     for (const DType dtype : kFloats) {
       const int64_t count = 1003;
-      Stream stream = make_stream(world, "reduce");
-      Bytes send = filled(world, memory, n * count, dtype, 3);
+      Stream stream = site.stream("reduce");
+      Bytes send = filled(site, memory, n * count, dtype, 3);
       const Part part{send.data(), send.data() + size_t(rank * count) * size_of(dtype), count};
       comm->reduce_scatter(stream, {&part, 1}, dtype, dtype, false, "blocks.1");
-      stream.synchronize();
+      settle(stream, *comm);
+      send.download();
       for (int64_t i = 0; i < n * count; ++i) {
         const float want = i / count == rank ? expected_sum(n, i, 3, dtype) : value(rank, i, 3);
-        expect_equal(get(send.data(), dtype, i), rounded(want, dtype), "reduce_scatter in place", i);
+        expect_equal(get(send.host(), dtype, i), rounded(want, dtype), "reduce_scatter in place", i);
       }
     }
   }
 }
 
-void all_reduces(World& world) {
-  const auto comm = world.communicator("reduce");
+void all_reduces(Site& site) {
+  const auto comm = site.communicator("reduce");
   for (const Memory memory : kMemories) {
     for (const DType dtype : kFloats) {
       for (const int64_t count : kCounts) {
         for (const bool in_place : {false, true}) {
-          Stream stream = make_stream(world, "reduce");
-          Bytes send = filled(world, memory, count, dtype, 4);
-          Bytes recv(world, memory, size_t(count) * size_of(dtype), 2 * size_of(dtype));
-          std::byte* to = in_place ? send.data() : recv.data();
-          const Part part{send.data(), to, count};
+          Stream stream = site.stream("reduce");
+          Bytes send = filled(site, memory, count, dtype, 4);
+          Bytes recv(site, memory, size_t(count) * size_of(dtype), 2 * size_of(dtype));
+          Bytes& to = in_place ? send : recv;
+          const Part part{send.data(), to.data(), count};
           comm->all_reduce(stream, {&part, 1}, dtype, "norm");
-          stream.synchronize();
+          settle(stream, *comm);
+          to.download();
           for (int64_t i = 0; i < count; ++i) {
-            const float want = rounded(expected_sum(world.size(), i, 4, dtype), dtype);
-            expect_equal(get(to, dtype, i), want, "all_reduce", i);
+            const float want = rounded(expected_sum(site.size(), i, 4, dtype), dtype);
+            expect_equal(get(to.host(), dtype, i), want, "all_reduce", i);
           }
         }
       }
@@ -116,22 +123,24 @@ void all_reduces(World& world) {
   }
 }
 
-void broadcasts(World& world) {
-  const auto comm = world.communicator("gather");
+void broadcasts(Site& site) {
+  const auto comm = site.communicator("gather");
   for (const Memory memory : kMemories) {
-    for (int root = 0; root < world.size(); ++root) {
+    for (int root = 0; root < site.size(); ++root) {
       for (const int64_t count : kCounts) {
         for (const bool in_place : {false, true}) {
-          Stream stream = make_stream(world, "gather");
-          const bool is_root = root == world.rank();
-          Bytes send = filled(world, memory, count, DType::f16, 5);
-          Bytes recv(world, memory, size_t(count) * 2);
-          std::byte* to = in_place && is_root ? send.data() : recv.data();
-          const Part part{is_root ? send.data() : nullptr, to, count};
+          Stream stream = site.stream("gather");
+          const bool is_root = root == site.rank();
+          Bytes send = filled(site, memory, count, DType::f16, 5);
+          Bytes recv(site, memory, size_t(count) * 2);
+          Bytes& to = in_place && is_root ? send : recv;
+          const Part part{is_root ? send.data() : nullptr, to.data(), count};
           comm->broadcast(stream, {&part, 1}, DType::f16, root, "embedding");
-          stream.synchronize();
+          settle(stream, *comm);
+          to.download();
           for (int64_t i = 0; i < count; ++i) {
-            expect_equal(get(to, DType::f16, i), rounded(value(root, i, 5), DType::f16), "broadcast", i);
+            expect_equal(get(to.host(), DType::f16, i), rounded(value(root, i, 5), DType::f16), "broadcast",
+                         i);
           }
         }
       }
@@ -139,83 +148,92 @@ void broadcasts(World& world) {
   }
 }
 
-void all_to_alls(World& world) {
-  const auto comm = world.communicator("exchange");
-  const int n = world.size(), rank = world.rank();
+void all_to_alls(Site& site) {
+  const auto comm = site.communicator("exchange");
+  const int n = site.size(), rank = site.rank();
   for (const Memory memory : kMemories) {
     for (const int64_t count : kCounts) {
-      Stream stream = make_stream(world, "exchange");
-      Bytes send = filled(world, memory, n * count, DType::bf16, 6);
-      Bytes recv(world, memory, size_t(n * count) * 2);
+      Stream stream = site.stream("exchange");
+      Bytes send = filled(site, memory, n * count, DType::bf16, 6);
+      Bytes recv(site, memory, size_t(n * count) * 2);
       const Part part{send.data(), recv.data(), count};
       comm->all_to_all(stream, {&part, 1}, DType::bf16, "experts");
-      stream.synchronize();
+      settle(stream, *comm);
+      recv.download();
       for (int64_t i = 0; i < n * count; ++i) {
         const float want = rounded(value(int(i / count), rank * count + i % count, 6), DType::bf16);
-        expect_equal(get(recv.data(), DType::bf16, i), want, "all_to_all", i);
+        expect_equal(get(recv.host(), DType::bf16, i), want, "all_to_all", i);
       }
     }
   }
 }
 
-void sends_and_receives(World& world) {
-  const auto comm = world.communicator("pipeline");
-  const int n = world.size(), rank = world.rank();
+void sends_and_receives(Site& site) {
+  const auto comm = site.communicator("pipeline");
+  const int n = site.size(), rank = site.rank();
   if (n == 1) return;
   const std::array<int64_t, 4> counts{0, 3, 50'000, 300'001};  // the last ones do not fit a mailbox
-  Stream out = make_stream(world, "out"), in = make_stream(world, "in");
+  Stream out = site.stream("out"), in = site.stream("in");
   std::vector<Bytes> sent, received;
   for (const int64_t count : counts) {
-    sent.push_back(filled(world, Memory::plain, count, DType::f32, int(count)));
-    received.emplace_back(world, Memory::plain, size_t(count) * 4);
-    comm->send(out, sent.back().data(), count, DType::f32, (rank + 1) % n, "activations");
+    sent.push_back(filled(site, Memory::plain, count, DType::f32, int(count)));
+    received.emplace_back(site, Memory::plain, size_t(count) * 4);
+    const bool receives_first = site.on_cuda() && rank % 2 == 1;
+    if (!receives_first) {
+      comm->send(out, sent.back().data(), count, DType::f32, (rank + 1) % n, "activations");
+    }
     comm->recv(in, received.back().data(), count, DType::f32, (rank + n - 1) % n, "activations");
+    if (receives_first) {
+      comm->send(out, sent.back().data(), count, DType::f32, (rank + 1) % n, "activations");
+    }
   }
-  out.synchronize();
-  in.synchronize();
+  settle(out, *comm);
+  settle(in, *comm);
   for (size_t k = 0; k < counts.size(); ++k) {
+    received[k].download();
     for (int64_t i = 0; i < counts[k]; ++i) {
-      expect_equal(get(received[k].data(), DType::f32, i), value((rank + n - 1) % n, i, int(counts[k])),
+      expect_equal(get(received[k].host(), DType::f32, i), value((rank + n - 1) % n, i, int(counts[k])),
                    "recv", i);
     }
   }
 }
 
 // One call with more parts than fit one rendezvous, some of them empty.
-void many_parts(World& world) {
-  const auto comm = world.communicator("reduce");
-  const int n = world.size(), rank = world.rank();
+void many_parts(Site& site) {
+  const auto comm = site.communicator("reduce");
+  const int n = site.size(), rank = site.rank();
   std::vector<Bytes> sends, recvs;
   std::vector<Part> parts;
   for (int p = 0; p < 70; ++p) {
     const int64_t count = p % 3 == 0 ? 0 : p;
-    sends.push_back(filled(world, Memory::mixed, n * count, DType::bf16, p));
-    recvs.emplace_back(world, Memory::mixed, size_t(count) * 4);
+    sends.push_back(filled(site, Memory::mixed, n * count, DType::bf16, p));
+    recvs.emplace_back(site, Memory::mixed, size_t(count) * 4);
     parts.push_back({sends.back().data(), recvs.back().data(), count});
   }
-  Stream stream = make_stream(world, "reduce");
+  Stream stream = site.stream("reduce");
   comm->reduce_scatter(stream, parts, DType::bf16, DType::f32, false,
                        "a unit with a name that is far longer than the sixty-three "
                        "characters that fit into a record");
   comm->all_gather(stream, {}, DType::f32, "no parts");
-  stream.synchronize();
+  settle(stream, *comm);
   for (size_t p = 0; p < parts.size(); ++p) {
+    recvs[p].download();
     for (int64_t i = 0; i < parts[p].count; ++i) {
       const float want = expected_sum(n, rank * parts[p].count + i, int(p), DType::bf16);
-      expect_equal(get(parts[p].recv, DType::f32, i), want, "many parts", i);
+      expect_equal(get(recvs[p].host(), DType::f32, i), want, "many parts", i);
     }
   }
 }
 
 // Operations of one communicator keep their order on one stream and over two streams; nothing waits for the
 // caller.
-void keeps_order(World& world) {
-  const auto comm = world.communicator("gather");
-  const int n = world.size(), rank = world.rank();
+void keeps_order(Site& site) {
+  const auto comm = site.communicator("gather");
+  const int n = site.size(), rank = site.rank();
   const int64_t count = 100;
-  Stream a = make_stream(world, "a"), b = make_stream(world, "b");
-  Bytes x = filled(world, Memory::shared, count, DType::f32, 7);
-  Bytes y(world, Memory::shared, size_t(n * count) * 4), z(world, Memory::shared, size_t(count) * 4);
+  Stream a = site.stream("a"), b = site.stream("b");
+  Bytes x = filled(site, Memory::shared, count, DType::f32, 7);
+  Bytes y(site, Memory::shared, size_t(n * count) * 4), z(site, Memory::shared, size_t(count) * 4);
   Event gathered;
   for (int round = 0; round < 20; ++round) {
     const Part gather{x.data(), y.data(), count};
@@ -228,75 +246,81 @@ void keeps_order(World& world) {
     reduced.record(b);
     a.ref().wait(reduced);
   }
-  a.synchronize();
-  b.synchronize();
+  settle(a, *comm);
+  settle(b, *comm);
+  z.download();
   for (int64_t i = 0; i < count; ++i) {  // everybody's slice `rank` is what rank `rank` sent, n times
     const std::vector<float> same(size_t(n), value(rank, i, 7));
-    expect_equal(get(z.data(), DType::f32, i), tree(same, 0, same.size()), "order", i);
+    expect_equal(get(z.host(), DType::f32, i), tree(same, 0, same.size()), "order", i);
   }
 }
 
-void two_communicators_at_once(World& world) {
-  const auto first = world.communicator("gather"), second = world.communicator("reduce");
-  const int n = world.size(), rank = world.rank();
+void two_communicators_at_once(Site& site) {
+  const auto first = site.communicator("gather"), second = site.communicator("reduce");
+  const int n = site.size(), rank = site.rank();
   const int64_t count = 5000;
-  Stream a = make_stream(world, "a"), b = make_stream(world, "b");
-  Bytes send = filled(world, Memory::mixed, n * count, DType::f32, 8);
-  Bytes all(world, Memory::mixed, size_t(n * count) * 4), sum(world, Memory::mixed, size_t(count) * 4);
+  Stream a = site.stream("a"), b = site.stream("b");
+  Bytes send = filled(site, Memory::mixed, n * count, DType::f32, 8);
+  Bytes all(site, Memory::mixed, size_t(n * count) * 4), sum(site, Memory::mixed, size_t(count) * 4);
   const Part gather{send.data(), all.data(), count}, reduce{send.data(), sum.data(), count};
-  for (int round = 0; round < 20; ++round) {  // ranks issue the two in different orders
-    if (rank % 2 == 0) first->all_gather(a, {&gather, 1}, DType::f32, "g");
+  for (int round = 0; round < 20; ++round) {  // on the CPU, ranks issue the two in different orders
+    const bool gathers_first = site.on_cuda() ? round % 2 == 0 : rank % 2 == 0;
+    if (gathers_first) first->all_gather(a, {&gather, 1}, DType::f32, "g");
     second->reduce_scatter(b, {&reduce, 1}, DType::f32, DType::f32, false, "r");
-    if (rank % 2 == 1) first->all_gather(a, {&gather, 1}, DType::f32, "g");
+    if (!gathers_first) first->all_gather(a, {&gather, 1}, DType::f32, "g");
   }
-  a.synchronize();
-  b.synchronize();
+  settle(a, *first);
+  settle(b, *second);
+  all.download();
+  sum.download();
   for (int64_t i = 0; i < count; ++i) {
-    expect_equal(get(all.data(), DType::f32, (n - 1) * count + i), value(n - 1, i, 8), "gather", i);
-    expect_equal(get(sum.data(), DType::f32, i), expected_sum(n, rank * count + i, 8, DType::f32), "reduce",
+    expect_equal(get(all.host(), DType::f32, (n - 1) * count + i), value(n - 1, i, 8), "gather", i);
+    expect_equal(get(sum.host(), DType::f32, i), expected_sum(n, rank * count + i, 8, DType::f32), "reduce",
                  i);
   }
 }
 
 // Large enough for streaming stores and for several chunks of staging, with a team of threads.
-void large(World& world) {
-  if (world.size() > 4) return;
-  const auto comm = world.communicator("large");
-  const int n = world.size(), rank = world.rank();
+void large(Site& site) {
+  if (site.size() > 4) return;
+  const auto comm = site.communicator("large");
+  const int n = site.size(), rank = site.rank();
   const int64_t count = 1'200'011, step = 97;
   for (const Memory memory : {Memory::shared, Memory::plain}) {
-    Stream stream = make_stream(world, "large", 2);
-    Bytes all = filled_periodic(world, memory, n * count, DType::bf16, 9, 2);
-    Bytes sum(world, memory, size_t(count) * 4, 4);
-    std::memset(sum.data(), 0, size_t(count) * 4);
+    Stream stream = site.stream("large", 2);
+    Bytes all = filled_periodic(site, memory, n * count, DType::bf16, 9, 2);
+    Bytes sum(site, memory, size_t(count) * 4, 4);
+    std::memset(sum.host(), 0, size_t(count) * 4);
+    sum.upload();
     const Part scatter{all.data(), sum.data(), count};
     comm->reduce_scatter(stream, {&scatter, 1}, DType::bf16, DType::f32, true, "large");
-    Bytes send = filled_periodic(world, memory, count, DType::f32, 9),
-          recv(world, memory, size_t(n * count) * 4, 4);
+    Bytes send = filled_periodic(site, memory, count, DType::f32, 9),
+          recv(site, memory, size_t(n * count) * 4, 4);
     const Part gather{send.data(), recv.data(), count}, reduce{send.data(), send.data(), count};
     comm->all_gather(stream, {&gather, 1}, DType::f32, "large");
     comm->all_reduce(stream, {&reduce, 1}, DType::f32, "large");
-    stream.synchronize();
+    settle(stream, *comm);
+    for (Bytes* bytes : {&sum, &send, &recv}) bytes->download();
     for (int64_t i = 0; i < count; i += step) {
       const float want = expected_sum(n, (rank * count + i) % kPeriod, 9, DType::bf16);
-      expect_equal(get(sum.data(), DType::f32, i), want, "large reduce_scatter", i);
-      expect_equal(get(send.data(), DType::f32, i), expected_sum(n, i % kPeriod, 9, DType::f32),
+      expect_equal(get(sum.host(), DType::f32, i), want, "large reduce_scatter", i);
+      expect_equal(get(send.host(), DType::f32, i), expected_sum(n, i % kPeriod, 9, DType::f32),
                    "large all_reduce", i);
     }
     for (int64_t i = 0; i < n * count; i += step) {
-      expect_equal(get(recv.data(), DType::f32, i), value(int(i / count), i % count % kPeriod, 9),
+      expect_equal(get(recv.host(), DType::f32, i), value(int(i / count), i % count % kPeriod, 9),
                    "large all_gather", i);
     }
   }
 }
 
-void counts_traffic(World& world) {
-  const auto comm = world.communicator("traffic");
-  const int n = world.size(), rank = world.rank();
+void counts_traffic(Site& site) {
+  const auto comm = site.communicator("traffic");
+  const int n = site.size(), rank = site.rank();
   const int64_t count = 333;
-  Stream stream = make_stream(world, "traffic");
-  Bytes a = filled(world, Memory::shared, n * count, DType::f32, 1),
-        b(world, Memory::shared, size_t(n * count) * 4);
+  Stream stream = site.stream("traffic");
+  Bytes a = filled(site, Memory::shared, n * count, DType::f32, 1),
+        b(site, Memory::shared, size_t(n * count) * 4);
   const std::array<Part, 2> parts{Part{a.data(), b.data(), count}, Part{a.data(), b.data(), 0}};
   comm->all_gather(stream, parts, DType::bf16, "u");
   comm->broadcast(stream, parts, DType::f32, n - 1, "u");
@@ -304,7 +328,7 @@ void counts_traffic(World& world) {
   comm->all_reduce(stream, parts, DType::f32, "u");
   comm->all_to_all(stream, parts, DType::u8, "u");
   comm->barrier(stream, "u");
-  stream.synchronize();
+  settle(stream, *comm);
   const Traffic got = comm->traffic();
   const int64_t gathered = all_gather_cost(n, count, DType::bf16).bytes +
                            broadcast_cost(n, rank == n - 1, count, DType::f32).bytes;
@@ -314,22 +338,22 @@ void counts_traffic(World& world) {
   expect(got.gathered == gathered, "gathered {} bytes, expected {}", got.gathered, gathered);
   expect(got.reduced == reduced, "reduced {} bytes, expected {}", got.reduced, reduced);
   expect(got.exchanged == all_to_all_cost(n, count, DType::u8).bytes, "exchanged {} bytes", got.exchanged);
-  expect(world.flight_records().find("reduce_scatter of unit u") != std::string::npos, "flight records:\n{}",
-         world.flight_records());
+  expect(site.world().flight_records().find("reduce_scatter of unit u") != std::string::npos,
+         "flight records:\n{}", site.world().flight_records());
 }
 
-void knows_the_ranks(World& world) {
-  const std::vector<std::string> all = world.exchange(std::string(size_t(world.rank()), 'x'));
-  expect(int(all.size()) == world.size(), "exchange gave {} values", all.size());
+void knows_the_ranks(Site& site) {
+  const std::vector<std::string> all = site.world().exchange(std::string(size_t(site.rank()), 'x'));
+  expect(int(all.size()) == site.size(), "exchange gave {} values", all.size());
   for (size_t r = 0; r < all.size(); ++r)
     expect(all[r].size() == r, "value {} has {} bytes", r, all[r].size());
-  expect(world.local_rank() < world.local_size(), "local rank {} of {}", world.local_rank(),
-         world.local_size());
-  check_same(world, "the config", "same");
-  if (world.size() == 1) return;
+  expect(site.world().local_rank() < site.world().local_size(), "local rank {} of {}",
+         site.world().local_rank(), site.world().local_size());
+  check_same(site.world(), "the config", "same");
+  if (site.size() == 1) return;
   std::string message;
   try {
-    check_same(world, "the config", world.rank() == 1 ? "b" : "a");
+    check_same(site.world(), "the config", site.rank() == 1 ? "b" : "a");
   } catch (const Error& error) {
     message = error.what();
   }
@@ -348,11 +372,11 @@ void expect_usage_error(const Call& call, const char* what) {
 }
 
 // Wrong calls fail at once at the caller, and nothing was queued: the communicator still works.
-void refuses_wrong_calls(World& world) {
-  const auto comm = world.communicator("wrong");
-  const int n = world.size(), rank = world.rank();
-  Stream stream = make_stream(world, "wrong");
-  Bytes a(world, Memory::shared, size_t(n) * 64), b(world, Memory::shared, size_t(n) * 64);
+void refuses_wrong_calls(Site& site) {
+  const auto comm = site.communicator("wrong");
+  const int n = site.size(), rank = site.rank();
+  Stream stream = site.stream("wrong");
+  Bytes a(site, Memory::shared, size_t(n) * 64), b(site, Memory::shared, size_t(n) * 64);
   const auto reduce = [&](const Part& part, DType dtype, DType out, bool accumulate) {
     comm->reduce_scatter(stream, {&part, 1}, dtype, out, accumulate, "u");
   };
@@ -371,7 +395,7 @@ void refuses_wrong_calls(World& world) {
   expect_usage_error([&] { comm->send(stream, a.data(), 4, DType::f32, rank, "u"); }, "send to self");
   expect_usage_error([&] { comm->recv(stream, b.data(), 4, DType::f32, n, "u"); }, "recv from nobody");
   comm->barrier(stream, "u");
-  stream.synchronize();
+  settle(stream, *comm);
 }
 
 constexpr std::array kCases{

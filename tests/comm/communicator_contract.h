@@ -1,16 +1,17 @@
-// What every backend must do, as functions over a World: the thread tests call them on every thread, the MPI
-// test program in every process. A case throws std::runtime_error when the contract is broken.
+// What every backend must do, as functions over the World and the device of a Site: the thread tests call
+// them on every thread, the MPI test program in every process. A case throws std::runtime_error when the
+// contract is broken.
 #pragma once
 
 #include <span>
 
-#include "zeno/comm/world.h"
+#include "site.h"
 
 namespace zeno::comm::contract {
 
 struct Case {
   const char* name;
-  void (*run)(World& world);
+  void (*run)(Site& site);
 };
 std::span<const Case> cases();
 

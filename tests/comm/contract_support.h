@@ -9,8 +9,10 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "site.h"
 #include "zeno/base/dtype.h"
 #include "zeno/comm/world.h"
 
@@ -61,61 +63,79 @@ inline float expected_sum(int ranks, int64_t index, int salt, DType dtype) {
   return tree(values, 0, values.size());
 }
 
-// Where a rank's buffers come from: plain memory (staged between processes), shared memory, or a mix over the
-// ranks.
+// Where a rank's buffers come from: plain memory of the device (staged between processes), the world's, or a
+// mix over the ranks.
 enum class Memory { plain, shared, mixed };
 
+// A buffer, and the host's view of it: the same memory on the CPU, a copy for a GPU.
 class Bytes {
  public:
-  Bytes(World& world, Memory memory, size_t bytes, size_t shift = 0) : shift_(shift) {
-    const bool shared = memory == Memory::shared || (memory == Memory::mixed && world.rank() % 2 == 0);
-    block_ = shared ? world.allocator()(bytes + shift + 64) : allocate_host(bytes + shift + 64);
-    std::memset(block_.data, 0xee, bytes + shift + 64);
+  Bytes(Site& site, Memory memory, size_t bytes, size_t shift = 0)
+      : site_(&site), bytes_(bytes + shift + 64), shift_(shift) {
+    const bool shared = memory == Memory::shared || (memory == Memory::mixed && site.rank() % 2 == 0);
+    block_ = (shared ? site.world().allocator(site.device()) : allocator_of(site.device()))(bytes_);
+    if (site.on_cuda()) mirror_.resize(bytes_);
+    std::memset(host() - shift_, 0xee, bytes_);
+    upload();
   }
   ~Bytes() {
     if (block_.data != nullptr) block_.release(block_.data);
   }
-  Bytes(Bytes&& other) noexcept : block_(std::move(other.block_)), shift_(other.shift_) {
-    other.block_.data = nullptr;
-  }
+  Bytes(Bytes&& other) noexcept
+      : site_(other.site_),
+        block_(std::exchange(other.block_, {})),
+        mirror_(std::move(other.mirror_)),
+        bytes_(other.bytes_),
+        shift_(other.shift_) {}
   Bytes& operator=(Bytes&&) = delete;
+
+  // For communicators.
   std::byte* data() const { return block_.data + shift_; }
+  // For tests: upload() after writing, download() before reading.
+  std::byte* host() { return (mirror_.empty() ? block_.data : mirror_.data()) + shift_; }
+  void upload() {
+    if (!mirror_.empty()) site_->copy(block_.data, mirror_.data(), bytes_);
+  }
+  void download() {
+    if (!mirror_.empty()) site_->copy(mirror_.data(), block_.data, bytes_);
+  }
 
  private:
+  Site* site_;
   Block block_;
-  size_t shift_;
+  std::vector<std::byte> mirror_;
+  size_t bytes_, shift_;
 };
 
-inline Bytes filled(World& world, Memory memory, int64_t elements, DType dtype, int salt, size_t shift = 0) {
-  Bytes bytes(world, memory, size_t(elements) * size_of(dtype), shift);
-  for (int64_t i = 0; i < elements; ++i) put(bytes.data(), dtype, i, value(world.rank(), i, salt));
+inline Bytes filled(Site& site, Memory memory, int64_t elements, DType dtype, int salt, size_t shift = 0) {
+  Bytes bytes(site, memory, size_t(elements) * size_of(dtype), shift);
+  for (int64_t i = 0; i < elements; ++i) put(bytes.host(), dtype, i, value(site.rank(), i, salt));
+  bytes.upload();
   return bytes;
 }
 
 // The same for large buffers, quickly: values repeat after kPeriod elements.
 constexpr int64_t kPeriod = 4096;
-inline Bytes filled_periodic(World& world, Memory memory, int64_t elements, DType dtype, int salt,
+inline Bytes filled_periodic(Site& site, Memory memory, int64_t elements, DType dtype, int salt,
                              size_t shift = 0) {
-  Bytes bytes(world, memory, size_t(elements) * size_of(dtype), shift);
+  Bytes bytes(site, memory, size_t(elements) * size_of(dtype), shift);
+  std::byte* const host = bytes.host();
   for (int64_t i = 0; i < elements; ++i) {
     if (i < kPeriod) {
-      put(bytes.data(), dtype, i, value(world.rank(), i, salt));
+      put(host, dtype, i, value(site.rank(), i, salt));
     } else {
       const int64_t size = std::min(kPeriod, elements - i);
-      std::memcpy(bytes.data() + size_t(i) * size_of(dtype), bytes.data(), size_t(size) * size_of(dtype));
+      std::memcpy(host + size_t(i) * size_of(dtype), host, size_t(size) * size_of(dtype));
       i += size - 1;
     }
   }
+  bytes.upload();
   return bytes;
 }
 
 inline void expect_equal(float got, float want, const char* what, int64_t i) {
   expect(std::bit_cast<uint32_t>(got) == std::bit_cast<uint32_t>(want), "{}: element {} is {}, expected {}",
          what, i, got, want);
-}
-
-inline Stream make_stream(World& world, const char* name, int threads = 1) {
-  return Stream({.device = {}, .name = name, .rank = world.rank(), .threads = threads});
 }
 
 }  // namespace zeno::comm::contract

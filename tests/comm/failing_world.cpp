@@ -10,13 +10,13 @@
 
 namespace zeno::comm::contract {
 
-void fail_in(World& world, std::string_view way) {
-  const auto comm = world.communicator("reduce");
-  const bool culprit = world.rank() == world.size() - 1;
+void fail_in(Site& site, std::string_view way) {
+  const auto comm = site.communicator("reduce");
+  const bool culprit = site.rank() == site.size() - 1;
   const int64_t count = way == "reading" ? 600'000 : 1000;
-  Bytes send = filled_periodic(world, Memory::shared, world.size() * count, DType::f32, 1);
-  Bytes recv(world, Memory::shared, size_t(world.size() * count) * 4);
-  Stream stream = make_stream(world, "reduce");
+  Bytes send = filled_periodic(site, Memory::shared, site.size() * count, DType::f32, 1);
+  Bytes recv(site, Memory::shared, size_t(site.size() * count) * 4);
+  Stream stream = site.stream("reduce");
   Part part{send.data(), recv.data(), count};
   for (int op = 0; op < 50; ++op) {
     if (op == 2 && culprit) {
@@ -29,9 +29,9 @@ void fail_in(World& world, std::string_view way) {
     const bool other_unit = op == 2 && culprit && way == "mismatch-unit";
     const std::string unit = other_unit ? "head" : fmt::format("blocks.{}", op);
     comm->reduce_scatter(stream, {&part, 1}, DType::f32, DType::f32, false, unit);
-    if (way != "reading") stream.synchronize();
+    if (way != "reading") settle(stream, *comm);
   }
-  stream.synchronize();
+  settle(stream, *comm);
 }
 
 }  // namespace zeno::comm::contract

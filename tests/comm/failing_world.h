@@ -3,13 +3,13 @@
 
 #include <string_view>
 
-#include "zeno/comm/world.h"
+#include "site.h"
 
 namespace zeno::comm::contract {
 
 // `way`: mismatch-op, mismatch-count, mismatch-unit, throw, stall, kill (processes only), reading (the last
 // rank fails while the others read its memory). The last rank does it, in operation 3 on 'reduce', unit
 // blocks.2. The others throw Error(peer).
-void fail_in(World& world, std::string_view way);
+void fail_in(Site& site, std::string_view way);
 
 }  // namespace zeno::comm::contract

@@ -27,13 +27,14 @@ int main(int argc, char** argv) {
   const char* at = "the start";
   try {
     run_mpi_rank(options, [&](World& world) {
+      contract::Site site(world);
       if (way != "contract") {
         at = way.c_str();
-        return contract::fail_in(world, way);
+        return contract::fail_in(site, way);
       }
       for (const contract::Case& test : contract::cases()) {
         at = test.name;
-        test.run(world);
+        test.run(site);
       }
     });
     fmt::print("rank {} is done\n", rank);

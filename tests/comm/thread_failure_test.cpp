@@ -21,7 +21,8 @@ Outcome run_failing(int ranks, std::string_view way, const WorldOptions& options
   try {
     run_thread_ranks(ranks, options, [&](World& world) {
       try {
-        contract::fail_in(world, way);
+        contract::Site site(world);
+        contract::fail_in(site, way);
       } catch (const std::exception& error) {
         outcome.messages[size_t(world.rank())] = error.what();
         throw;

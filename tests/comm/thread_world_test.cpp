@@ -13,7 +13,8 @@ TEST_P(ThreadContract, Holds) {
   const auto& [ranks, test] = GetParam();
   run_thread_ranks(ranks, patient(), [&](World& world) {
     EXPECT_EQ(world.size(), ranks);
-    test.run(world);
+    contract::Site site(world);
+    test.run(site);
   });
 }
 
@@ -31,7 +32,8 @@ class SelfContract : public ::testing::TestWithParam<contract::Case> {};
 
 TEST_P(SelfContract, Holds) {
   const auto world = make_self_world();
-  GetParam().run(*world);
+  contract::Site site(*world);
+  GetParam().run(site);
   world->finish();
 }
 

@@ -137,7 +137,7 @@ Result<T> run(const Case& c, std::vector<T> qkv, std::vector<T> dout, int thread
               .dqkv = std::vector<T>(qkv.size(), T(NAN)),
               .lse = std::vector<float>(size_t(s.batch * s.heads * s.seq))};
   std::vector<int32_t> docs = c.docs;
-  std::vector<uint8_t> workspace(attention_backward_workspace(s), 0xff);
+  std::vector<uint8_t> workspace(attention_backward_workspace(Device::Kind::cpu, s, DType::f32), 0xff);
   const auto qkv_like = [&](std::vector<T>& v) {
     return Tensor(v.data(), dtype_of<T>(), c.tokens(), c.width());
   };

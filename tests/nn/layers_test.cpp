@@ -40,7 +40,7 @@ TEST(Layout, CountingAndCuttingAgree) {
 
 TEST(RopeTable, HoldsCosinesThenSines) {
   const nn::RopeTable table(32, 8, 10000.0);
-  const Tensor t = table.view();
+  const Tensor t = table.host_view();
   ASSERT_EQ(t.rows, 32);
   ASSERT_EQ(t.cols, 8);
   for (int64_t p = 0; p < 32; ++p)

@@ -15,6 +15,8 @@ struct RunSpec {
   TinyShape shape;
   nn::BatchShape batch{2, 12};
   int world = 1;
+  Device device;  // of every rank: several may share a GPU
+  bool timed = false;
   zero::Policy policy;
   int steps = 3;
   double clip = 1.0;
@@ -75,7 +77,10 @@ inline nn::LayerList model_of(const RunSpec& spec) {
 
 // One rank's run; every rank returns the same losses, norms and hash.
 inline RunResult run_rank(const RunSpec& spec, comm::World& world) {
-  zero::Engine engine(model_of(spec), {.policy = spec.policy, .shape = spec.batch, .threads = 1}, world);
+  zero::Engine engine(
+      model_of(spec),
+      {.policy = spec.policy, .shape = spec.batch, .device = spec.device, .threads = 1, .timed = spec.timed},
+      world);
   engine.load(init_values);
   RunResult result;
   const int k = spec.policy.micro_batches;

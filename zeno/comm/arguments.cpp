@@ -66,9 +66,9 @@ class Checker {
 };
 
 void check_stream(const CallShape& call, StreamRef stream, std::string_view unit) {
-  require(stream.device().kind == Device::Kind::cpu, ErrorKind::usage,
-          "[comm] {} of unit {}: stream '{}' is on {}, expected a CPU stream", name_of(call.kind), unit,
-          stream.name(), describe(stream.device()));
+  require(stream.device() == call.device, ErrorKind::usage,
+          "[comm] {} of unit {}: stream '{}' is on {}, expected one on {}", name_of(call.kind), unit,
+          stream.name(), describe(stream.device()), describe(call.device));
 }
 
 }  // namespace

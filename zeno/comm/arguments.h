@@ -16,6 +16,7 @@ struct CallShape {
   DType recv_dtype = DType::f32;
   bool accumulate = false;
   int root = -1;
+  Device device;
   int rank = 0, size = 1;
 };
 

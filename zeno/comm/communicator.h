@@ -14,6 +14,11 @@
 // call that outlives the deadline, meets a rank that failed, or finds that the ranks issued different calls
 // throws Error(peer) on the stream, naming the rank, the operation and the unit; every later call of the
 // world does so too.
+//
+// On CUDA streams the data moves in the order of the stream as well, but the calling host threads meet inside
+// the call: it returns when all ranks have made it. So all ranks issue their calls in the same order over all
+// communicators of the world, and one thread of the rank makes them. Error(peer) comes from the call; what
+// goes wrong later, on the device, comes from poll() and from every later call.
 #pragma once
 
 #include <cstddef>
@@ -77,8 +82,8 @@ class Communicator {
                           std::string_view unit) = 0;
 
   // Point to point; matched in order per (sender, receiver) pair, independent of collectives. A send may wait
-  // for its receive (small messages do not): ranks that send to each other use two streams, or one of them
-  // receives first.
+  // for its receive (small messages of CPU streams do not): ranks that send to each other use two CPU
+  // streams, or one of them receives first.
   virtual void send(StreamRef stream, const std::byte* data, int64_t count, DType dtype, int to,
                     std::string_view unit) = 0;
   virtual void recv(StreamRef stream, std::byte* data, int64_t count, DType dtype, int from,
@@ -87,6 +92,11 @@ class Communicator {
   virtual void barrier(StreamRef stream, std::string_view unit) = 0;
 
   virtual Traffic traffic() const = 0;
+
+  // Throws Error(peer) when an operation has failed, or outlived the deadline, on its device. CPU streams
+  // carry such errors themselves; whoever waits for a CUDA stream asks while it waits, or after it and before
+  // it uses what was received: a failed operation ends early, and the stream goes on. Any thread may call.
+  virtual void poll() {}
 };
 
 }  // namespace zeno::comm

@@ -18,13 +18,6 @@ constexpr int64_t kLine = 32;            // elements; chunks are whole cache lin
 
 }  // namespace
 
-int64_t DataMover::Slices::begin(int rank) const {
-  return divides_count ? all_reduce_slice(ranks, rank, count).begin : rank * count;
-}
-int64_t DataMover::Slices::size(int rank) const {
-  return divides_count ? all_reduce_slice(ranks, rank, count).size() : count;
-}
-
 DataMover::DataMover(Group& group, const Op& op, std::span<const Part> parts, Workers& workers, OpWait& wait)
     : group_(group),
       op_(op),
@@ -66,7 +59,7 @@ void DataMover::run() {
   }
 }
 
-DataMover::Slices DataMover::slices_of(int part) const {
+Slices DataMover::slices_of(int part) const {
   return {layout_.size, parts_[size_t(part)].count, op_.record.kind == OpKind::all_reduce};
 }
 

@@ -1,27 +1,8 @@
 #include "zeno/comm/group.h"
 
-#include <sched.h>
-
 #include <algorithm>
-#include <array>
-#include <thread>
-
-#include "zeno/base/error.h"
-#include "zeno/base/log.h"
-#include "zeno/comm/cost.h"
 
 namespace zeno::comm {
-
-Layout make_layout(int rank, const std::vector<std::string>& hosts) {
-  Layout layout;
-  layout.rank = rank;
-  layout.size = int(hosts.size());
-  for (int r = 0; r < layout.size; ++r) {
-    if (r == rank) layout.local_index = int(layout.local.size());
-    (hosts[size_t(r)] == hosts[size_t(rank)] ? layout.local : layout.remote).push_back(r);
-  }
-  return layout;
-}
 
 void Turnstile::await(uint64_t ticket, OpWait& wait) {
   bell_.wait_until([&] { return passed_.load() == ticket; }, wait, 0);
@@ -33,12 +14,7 @@ void Turnstile::pass() {
 }
 
 Group::Group(GroupParts parts)
-    : parts_(std::move(parts)),
-      board_(parts_.board_memory, int(parts_.layout.local.size()), parts_.layout.local_index,
-             parts_.staging_bytes),
-      sends_(size_t(layout().size)),
-      recvs_(size_t(layout().size)),
-      records_(size_t(layout().size)) {
+    : Rendezvous(std::move(parts)), sends_(size_t(layout().size)), recvs_(size_t(layout().size)) {
   if (!layout().remote.empty()) bounce_.resize(parts_.staging_bytes);
 }
 
@@ -48,15 +24,10 @@ Turnstile& Group::turnstile_of(const OpRecord& record) {
   return collectives_;
 }
 
-void Group::issue(Op& op) {
-  op.record.sequence = turnstile_of(op.record).take() + 1;
-  op.flight =
-      parts_.recorder->issue(parts_.name, op.record, op.record.elements * int64_t(size_of(op.record.dtype)));
-}
+void Group::issue(Op& op) { enlist(op, turnstile_of(op.record).take() + 1); }
 
 void Group::run(const Op& op, Workers& workers) {
-  OpWait wait(*parts_.watch, parts_.deadline,
-              {[&] { return describe_operation(op.record); }, [&] { return describe_stall(op.record); }});
+  OpWait wait = patience(op.record);
   Turnstile& turnstile = turnstile_of(op.record);
   turnstile.await(op.record.sequence - 1, wait);
   parts_.recorder->start(op.flight);
@@ -98,133 +69,6 @@ void Group::run_collective(const Op& op, Workers& workers, OpWait& wait) {
     begin += size;
   } while (begin < op.parts.size());
   board_.set_done(op.record);
-}
-
-// Posts this rank's card, waits for everybody's, and makes sure that all say the same.
-void Group::agree(const Op& op, std::span<const Part> parts, OpWait& wait) {
-  std::array<Address, Board::kMostParts> sends, recvs;
-  const bool sending = op.record.kind != OpKind::broadcast || op.record.root == layout().rank;
-  for (size_t p = 0; p < parts.size(); ++p) {
-    sends[p] =
-        sending && parts[p].count > 0 ? parts_.memory->publish(parts[p].send) : Address{.shared = true};
-    // Only all_reduce lets peers read results.
-    recvs[p] = op.record.kind == OpKind::all_reduce && parts[p].count > 0
-                   ? parts_.memory->publish(parts[p].recv)
-                   : Address{.shared = true};
-  }
-  board_.post(op.record, std::span(sends).first(parts.size()), std::span(recvs).first(parts.size()));
-  board_.meet(wait);
-  for (size_t l = 0; l < layout().local.size(); ++l) {
-    records_[size_t(layout().local[l])] = board_.record(int(l));
-  }
-  if (parts_.link) exchange_records(op.record, wait);
-  for (const OpRecord& record : records_) {
-    if (same_operation(op.record, record)) continue;
-    wait.fail_all(fmt::format("[comm] the ranks disagree on '{}': {}", parts_.name,
-                              find_mismatch(records_).value_or("(records changed)")));
-  }
-}
-
-void Group::exchange_records(const OpRecord& mine, OpWait& wait) {
-  const auto batch = parts_.link->batch(Channel::records);
-  for (const int r : layout().remote) {
-    batch->receive(r, reinterpret_cast<std::byte*>(&records_[size_t(r)]), sizeof(OpRecord));
-  }
-  for (const int r : layout().remote) {
-    batch->send(r, reinterpret_cast<const std::byte*>(&mine), sizeof(OpRecord));
-  }
-  finish(*batch, wait);
-}
-
-void Group::finish(MessageBatch& batch, OpWait& wait) {
-  struct Reset {
-    const MessageBatch*& open;
-    ~Reset() { open = nullptr; }
-  } reset{open_batch_};
-  open_batch_ = &batch;
-  complete(batch, wait);
-}
-
-void Group::complete(MessageBatch& batch, OpWait& wait) {
-  constexpr int kEager = 64;
-  for (int idle = 0; !batch.test(); ++idle) {
-    if (idle < kEager) {
-      sched_yield();
-    } else {
-      std::this_thread::sleep_for(std::chrono::microseconds(std::min(idle, 1000)));
-      wait.check();
-    }
-  }
-}
-
-void Group::tell(const std::exception& error) noexcept {
-  parts_.watch->report(layout().rank, error.what());
-  try {
-    if (const std::string dump = parts_.recorder->dump_once(); !dump.empty()) {
-      log_warning("{}\nlast operations of this rank:\n{}", error.what(), dump);
-    }
-  } catch (...) {  // the log is a courtesy; the error itself is on its way
-  }
-}
-
-std::string Group::describe_operation(const OpRecord& record) const {
-  return fmt::format("{} (operation {} on '{}')", title(record), record.sequence, parts_.name);
-}
-
-std::string Group::describe_stall(const OpRecord& record) const {
-  if (record.kind == OpKind::send || record.kind == OpKind::recv) {
-    return fmt::format("rank {} has not {} (operation {} of this pair)", record.root,
-                       record.kind == OpKind::send ? "received" : "sent", record.sequence);
-  }
-  if (open_batch_ != nullptr) {
-    return fmt::format("messages with {} are open", list_ranks(open_batch_->open()));
-  }
-  std::string text;
-  for (const int l : board_.missing()) {
-    const OpRecord last = board_.last_done(l);
-    text += fmt::format(
-        "{}rank {} has not arrived (last completed there: {})", text.empty() ? "" : ", ",
-        layout().local[size_t(l)],
-        last.sequence == 0 ? "nothing" : fmt::format("operation {}, {}", last.sequence, title(last)));
-  }
-  return text.empty() ? "an earlier operation of this communicator, issued on another stream, has not run"
-                      : text;
-}
-
-void Group::count_traffic(const Op& op) {
-  const int n = layout().size, rank = layout().rank;
-  const DType dtype = op.record.dtype;
-  const std::scoped_lock lock(traffic_mutex_);
-  ++traffic_.calls;
-  for (const Part& part : op.parts) {
-    switch (op.record.kind) {
-      case OpKind::all_gather:
-        traffic_.gathered += all_gather_cost(n, part.count, dtype).bytes;
-        break;
-      case OpKind::broadcast:
-        traffic_.gathered += broadcast_cost(n, rank == op.record.root, part.count, dtype).bytes;
-        break;
-      case OpKind::reduce_scatter:
-        traffic_.reduced += reduce_scatter_cost(n, part.count, dtype).bytes;
-        break;
-      case OpKind::all_reduce:
-        traffic_.reduced += all_reduce_cost(n, rank, part.count, dtype).bytes;
-        break;
-      case OpKind::all_to_all:
-        traffic_.exchanged += all_to_all_cost(n, part.count, dtype).bytes;
-        break;
-      case OpKind::send:
-        traffic_.exchanged += send_cost(part.count, dtype).bytes;
-        break;
-      default:
-        break;
-    }
-  }
-}
-
-Traffic Group::traffic() const {
-  const std::scoped_lock lock(traffic_mutex_);
-  return traffic_;
 }
 
 }  // namespace zeno::comm

@@ -1,28 +1,18 @@
-// The engine under every communicator: runs operations one after the other in the order they were issued,
-// compares what the ranks issued, moves the data, and turns every trouble into one Error(peer). Runs on
-// stream threads; the Communicator in front of it (group_communicator.cpp) only checks arguments and queues.
+// The engine under every communicator of CPU streams: runs operations one after the other in the order they
+// were issued and moves the data. Runs on stream threads; the Communicator in front of it
+// (group_communicator.cpp) only checks arguments and queues.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <span>
 #include <vector>
 
 #include "zeno/base/workers.h"
-#include "zeno/comm/board.h"
-#include "zeno/comm/peers.h"
+#include "zeno/comm/rendezvous.h"
+#include "zeno/comm/slices.h"
 
 namespace zeno::comm {
-
-// An operation with everything it needs, on its way through a stream.
-struct Op {
-  OpRecord record;
-  std::vector<Part> parts;
-  DType recv_dtype = DType::f32;
-  bool accumulate = false;
-  uint64_t flight = 0;  // handle in the flight recorder
-};
 
 // Lets operations pass in the order of their tickets, whatever streams they come from.
 class Turnstile {
@@ -36,47 +26,28 @@ class Turnstile {
   Bell bell_;
 };
 
-class Group {
+class Group : public Rendezvous {
  public:
   explicit Group(GroupParts parts);
 
-  const Layout& layout() const { return parts_.layout; }
   // At issue: gives the operation its number and its place in the flight recorder.
   void issue(Op& op);
   // On the stream.
   void run(const Op& op, Workers& workers);
-  Traffic traffic() const;
 
  private:
   friend class DataMover;
 
   void run_collective(const Op& op, Workers& workers, OpWait& wait);
-  void agree(const Op& op, std::span<const Part> parts, OpWait& wait);
-  void exchange_records(const OpRecord& mine, OpWait& wait);
   void run_send(const Op& op, OpWait& wait);
   void run_recv(const Op& op, OpWait& wait);
   void send_message(const Op& op, OpWait& wait);
   void receive_message(const Op& op, OpWait& wait);
-  void check_message(const Op& op, const OpRecord& theirs, OpWait& wait);
-  void finish(MessageBatch& batch, OpWait& wait);
-  static void complete(MessageBatch& batch, OpWait& wait);
-  // To the other ranks, unless they know of a failure already, and to the log.
-  void tell(const std::exception& error) noexcept;
-
   Turnstile& turnstile_of(const OpRecord& record);
-  std::string describe_stall(const OpRecord& record) const;
-  std::string describe_operation(const OpRecord& record) const;
-  void count_traffic(const Op& op);
 
-  GroupParts parts_;
-  Board board_;
   Turnstile collectives_;
-  std::vector<Turnstile> sends_, recvs_;      // by the other rank
-  std::vector<OpRecord> records_;             // of all ranks, for the collective that runs
-  std::vector<std::byte> bounce_;             // slices from other hosts, waiting to be summed
-  const MessageBatch* open_batch_ = nullptr;  // of the collective that runs, for the stall report
-  mutable std::mutex traffic_mutex_;
-  Traffic traffic_;
+  std::vector<Turnstile> sends_, recvs_;  // by the other rank
+  std::vector<std::byte> bounce_;         // slices from other hosts, waiting to be summed
 };
 
 // The data part of one rendezvous: ranks have agreed and may read each other.
@@ -92,14 +63,6 @@ class DataMover {
   void all_to_all(int part);
   void broadcast(int part);
 
-  // Slice of `send` that goes to a rank.
-  struct Slices {
-    int64_t begin(int rank) const;
-    int64_t size(int rank) const;
-    int ranks;
-    int64_t count;
-    bool divides_count;  // all_reduce: count is the whole vector; otherwise one slice
-  };
   Slices slices_of(int part) const;
   // Body gets ranges [begin, end) of at most a chunk when messages or staging are needed, else all of [0,
   // count).

@@ -3,6 +3,7 @@
 
 #include "zeno/base/error.h"
 #include "zeno/base/math.h"
+#include "zeno/comm/cuda/communicators.h"
 #include "zeno/comm/mpi_hub.h"
 
 namespace zeno::comm {
@@ -52,8 +53,8 @@ class MpiWorld final : public World {
   int local_rank() const override { return hub_->layout().local_index; }
   int local_size() const override { return int(hub_->layout().local.size()); }
 
-  std::unique_ptr<Communicator> communicator(std::string_view name) override {
-    check_same(*this, "the name of a new communicator", name);
+  std::unique_ptr<Communicator> communicator(std::string_view name, Device device) override {
+    check_same(*this, "a new communicator", title_of_new(name, device));
     const int ranks = local_size();
     // Room for at least a cache line per rank, so that chunks never become empty.
     const size_t staging =
@@ -71,11 +72,18 @@ class MpiWorld final : public World {
     parts.memory = hub_->memory();
     parts.recorder = recorder_;
     parts.link = hub_->link();
-    return make_group_communicator(std::move(parts));
+    if (device.kind == Device::Kind::cpu) return make_group_communicator(std::move(parts));
+    parts.device_staging_bytes = hub_->options().device_staging_bytes;
+    const Exchange exchange = [this](std::string_view bytes) { return hub_->exchange(bytes); };
+    if (size() == 1) return make_cuda_thread_communicator(std::move(parts), device, exchange);
+    return make_nccl_communicator(std::move(parts), device, exchange, nccl_memory());
   }
 
-  Allocator allocator() override {
-    return [memory = hub_->memory()](size_t bytes) { return memory->allocate(bytes); };
+  Allocator allocator(Device device) override {
+    if (device.kind == Device::Kind::cpu) {
+      return [memory = hub_->memory()](size_t bytes) { return memory->allocate(bytes); };
+    }
+    return size() == 1 ? allocator_of(device) : nccl_allocator(nccl_memory(), device);
   }
   void fail(std::string_view reason) noexcept override { hub_->report(rank(), reason); }
   std::vector<std::string> exchange(std::string_view bytes) override { return hub_->exchange(bytes); }
@@ -88,8 +96,14 @@ class MpiWorld final : public World {
   }
 
  private:
+  const std::shared_ptr<NcclMemory>& nccl_memory() {
+    if (nccl_memory_ == nullptr) nccl_memory_ = make_nccl_memory();
+    return nccl_memory_;
+  }
+
   std::shared_ptr<MpiHub> hub_;  // shared with queued operations
   std::shared_ptr<FlightRecorder> recorder_;
+  std::shared_ptr<NcclMemory> nccl_memory_;  // shared with its blocks and the communicators
   bool finished_ = false;
 };
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "zeno/comm/board.h"
@@ -64,6 +65,7 @@ struct GroupParts {
   Layout layout;
   std::byte* board_memory = nullptr;
   size_t staging_bytes = 0;
+  size_t device_staging_bytes = 0;
   std::chrono::milliseconds deadline{};
   // Shared: queued operations keep what they need alive when an exception unwinds their owner.
   std::shared_ptr<void> board_owner;
@@ -74,5 +76,8 @@ struct GroupParts {
 };
 
 std::unique_ptr<Communicator> make_group_communicator(GroupParts parts);
+
+// What all ranks must say alike when they make a communicator: "reduce (cuda)".
+std::string title_of_new(std::string_view name, Device device);
 
 }  // namespace zeno::comm

@@ -6,18 +6,12 @@
 namespace zeno::comm {
 namespace {
 
-// Index of `rank` among the ranks of this host, -1 when it is elsewhere.
-int local_index(const Layout& layout, int rank) {
-  const auto found = std::find(layout.local.begin(), layout.local.end(), rank);
-  return found == layout.local.end() ? -1 : int(found - layout.local.begin());
-}
-
 size_t bytes_of(const Op& op) { return size_t(op.record.elements) * size_of(op.record.dtype); }
 
 }  // namespace
 
 void Group::run_send(const Op& op, OpWait& wait) {
-  const int to = local_index(layout(), op.record.root);
+  const int to = local_index_of(op.record.root);
   if (to < 0) return send_message(op, wait);
   Mailbox& box = board_.mailbox(board_.me(), to);
   const size_t bytes = bytes_of(op);
@@ -36,7 +30,7 @@ void Group::run_send(const Op& op, OpWait& wait) {
 }
 
 void Group::run_recv(const Op& op, OpWait& wait) {
-  const int from = local_index(layout(), op.record.root);
+  const int from = local_index_of(op.record.root);
   if (from < 0) return receive_message(op, wait);
   Mailbox& box = board_.mailbox(from, board_.me());
   const size_t bytes = bytes_of(op);
@@ -76,19 +70,6 @@ void Group::receive_message(const Op& op, OpWait& wait) {
     batch->receive(op.record.root, op.parts[0].recv + at, std::min(bytes_of(op) - at, parts_.staging_bytes));
     complete(*batch, wait);
   }
-}
-
-void Group::check_message(const Op& op, const OpRecord& theirs, OpWait& wait) {
-  const OpRecord& mine = op.record;
-  const bool same = theirs.kind == OpKind::send && theirs.sequence == mine.sequence &&
-                    theirs.dtype == mine.dtype && theirs.elements == mine.elements &&
-                    theirs.unit_hash == mine.unit_hash;
-  if (same) return;
-  wait.fail_all(fmt::format(
-      "[comm] ranks {} and {} disagree on '{}': rank {} issued {} as number {}, rank {} issued {} "
-      "as number {}",
-      mine.root, layout().rank, parts_.name, mine.root, describe(theirs), theirs.sequence, layout().rank,
-      describe(mine), mine.sequence));
 }
 
 }  // namespace zeno::comm

@@ -8,6 +8,7 @@
 
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
+#include "zeno/comm/cuda/communicators.h"
 #include "zeno/comm/peers.h"
 #include "zeno/comm/shared_region.h"
 #include "zeno/comm/world.h"
@@ -112,8 +113,8 @@ class ThreadWorld final : public World {
   int local_rank() const override { return rank_; }
   int local_size() const override { return hub_->ranks(); }
 
-  std::unique_ptr<Communicator> communicator(std::string_view name) override {
-    check_same(*this, "the name of a new communicator", name);
+  std::unique_ptr<Communicator> communicator(std::string_view name, Device device) override {
+    check_same(*this, "a new communicator", title_of_new(name, device));
     GroupParts parts;
     parts.name = name;
     parts.layout = make_layout(rank_, std::vector<std::string>(size_t(size()), "here"));
@@ -123,10 +124,13 @@ class ThreadWorld final : public World {
     parts.watch = hub_;
     parts.memory = std::make_shared<ThreadMemory>();
     parts.recorder = recorder_;
-    return make_group_communicator(std::move(parts));
+    if (device.kind == Device::Kind::cpu) return make_group_communicator(std::move(parts));
+    parts.device_staging_bytes = hub_->options().device_staging_bytes;
+    return make_cuda_thread_communicator(std::move(parts), device,
+                                         [this](std::string_view bytes) { return exchange(bytes); });
   }
 
-  Allocator allocator() override { return allocate_host; }
+  Allocator allocator(Device device) override { return allocator_of(device); }
   void fail(std::string_view reason) noexcept override { hub_->report(rank_, reason); }
   std::vector<std::string> exchange(std::string_view bytes) override { return hub_->exchange(rank_, bytes); }
   std::string flight_records() const override { return recorder_->dump(); }

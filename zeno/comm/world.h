@@ -24,6 +24,9 @@ struct WorldOptions {
   // Shared memory per rank and communicator, in two areas, for buffers that peers cannot address and for
   // messages between hosts. Touched only when such buffers take part.
   size_t staging_bytes = size_t(4) << 20;
+  // Device memory per rank and communicator, in two halves, where slices of CUDA reductions wait to be
+  // summed: between processes, and between GPUs that cannot read each other. Made at the first reduction.
+  size_t device_staging_bytes = size_t(64) << 20;
   int ranks_per_host = 0;  // 0: ask the system; for tests: rank r lives on host r / ranks_per_host (MPI only)
 };
 
@@ -36,12 +39,14 @@ class World {
   virtual int local_rank() const = 0;  // among the ranks of this host
   virtual int local_size() const = 0;
 
-  // A new communicator over all ranks. Collective: all ranks create theirs in the same order.
-  virtual std::unique_ptr<Communicator> communicator(std::string_view name) = 0;
+  // A new communicator over all ranks, for streams and memory of `device`: this rank's, of the same kind on
+  // all ranks. Collective: all ranks create theirs in the same order. Error(usage) when this build has no
+  // such devices.
+  virtual std::unique_ptr<Communicator> communicator(std::string_view name, Device device = {}) = 0;
 
   // Memory for buffers that take part in collectives, so that ranks of one host read each other's without a
-  // copy. Not collective. Other memory works too, through staging.
-  virtual Allocator allocator() = 0;
+  // copy. Not collective. Other memory of the device works too, through staging where it has to.
+  virtual Allocator allocator(Device device = {}) = 0;
 
   // Tells every rank that this one has failed; their pending and later collectives throw Error(peer) with
   // `reason`. Never throws, never blocks.

@@ -7,6 +7,7 @@
 
 #include "zeno/base/error.h"
 #include "zeno/base/math.h"
+#include "zeno/device/cuda/memory.h"
 
 namespace zeno {
 
@@ -19,6 +20,15 @@ Block allocate_host(size_t bytes) {
           "[buffer] the system refused {}; use fewer ranks or a smaller batch", format_bytes(bytes));
   if (alignment == kHugePage) madvise(data, rounded, MADV_HUGEPAGE);
   return {data, [](std::byte* p) { std::free(p); }};
+}
+
+Block allocate_pinned(Device device, size_t bytes) {
+  return device.kind == Device::Kind::cpu ? allocate_host(bytes) : cuda_allocate_pinned(bytes);
+}
+
+Allocator allocator_of(Device device) {
+  if (device.kind == Device::Kind::cpu) return allocate_host;
+  return [device](size_t bytes) { return cuda_allocate(device.index, bytes); };
 }
 
 Buffer::Buffer(Ledger& ledger, Tier tier, Purpose purpose, size_t bytes, const Allocator& allocator)

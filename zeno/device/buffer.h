@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <functional>
 
+#include "zeno/device/device.h"
 #include "zeno/device/ledger.h"
 
 namespace zeno {
@@ -21,6 +22,10 @@ using Allocator = std::function<Block(size_t bytes)>;
 
 // Private memory of the process, in huge pages where the kernel gives them.
 Block allocate_host(size_t bytes);
+// Host memory that the device can copy from and to without a detour; plain memory for the CPU.
+Block allocate_pinned(Device device, size_t bytes);
+// Plain memory of a device.
+Allocator allocator_of(Device device);
 
 class Buffer {
  public:

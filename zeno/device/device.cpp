@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <fstream>
 
+#include "zeno/device/cuda/memory.h"
+
 namespace zeno {
 
 int available_cores() {
@@ -24,6 +26,12 @@ size_t available_host_memory() {
     std::getline(file, unit);
   }
   return size_t(sysconf(_SC_PHYS_PAGES)) * size_t(sysconf(_SC_PAGESIZE));
+}
+
+int device_count(Device::Kind kind) { return kind == Device::Kind::cpu ? 1 : cuda_device_count(); }
+
+size_t available_memory(Device device) {
+  return device.kind == Device::Kind::cpu ? available_host_memory() : cuda_available_memory(device.index);
 }
 
 std::string describe(Device device) {

@@ -1,6 +1,7 @@
 // Where work runs. A Device is a small value; the CPU is a device like any other.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 namespace zeno {
@@ -12,6 +13,11 @@ struct Device {
 
   bool operator==(const Device&) const = default;
 };
+
+// How many devices of a kind this machine (and this build) has; the CPU counts as one.
+int device_count(Device::Kind kind);
+// Bytes that can be allocated on the device now.
+size_t available_memory(Device device);
 
 // Cores this process may use (its affinity mask), at least 1.
 int available_cores();

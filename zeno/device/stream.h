@@ -34,6 +34,8 @@ class StreamRef {
   void wait(const Event& event) const;
   // Blocks the caller until the stream is idle; rethrows the first error of the stream.
   void synchronize() const;
+  // For the files that implement a device.
+  StreamImpl* impl() const { return impl_; }
 
  private:
   friend class Stream;
@@ -45,9 +47,11 @@ class StreamRef {
 struct StreamOptions {
   Device device;
   std::string name;
-  int rank = -1;                 // log tag of the worker thread
-  int threads = 1;               // CPU: threads its loops run on, the worker included
-  std::byte* scratch = nullptr;  // CPU: threads × scratch_bytes of scratch for kernels, owned by the caller
+  int rank = -1;    // log tag of the worker thread
+  int threads = 1;  // CPU: threads its loops run on, the worker included
+  // Scratch for kernels, owned by the caller. CPU: threads × scratch_bytes; CUDA: scratch_bytes of device
+  // memory.
+  std::byte* scratch = nullptr;
   size_t scratch_bytes = 0;
 };
 
@@ -77,9 +81,11 @@ class Event {
   bool done() const;
   void synchronize() const;
 
+  struct State;
+
  private:
   friend class StreamRef;
-  struct State;
+  friend class StreamImpl;
   // Shared with the queues that will signal or await it: they may outlive this handle.
   std::shared_ptr<State> state_;
 };

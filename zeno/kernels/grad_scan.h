@@ -19,7 +19,10 @@ struct GradScan {
   int64_t nonfinite = 0;  // elements that are inf or NaN (they are left out of `squares`)
 };
 
-// Adds the scan of `grad` (flat, fp32/bf16/fp16) to *result, which lives until the stream has passed.
+// Adds the scan of `grad` (flat, fp32/bf16/fp16) to *result, which lives in the stream's memory until the
+// stream has passed.
 void grad_scan(StreamRef stream, Tensor grad, GradScan* result);
+// *sum += all of `values` (flat, fp32), exactly. *sum lives where *result does.
+void sum_exactly(StreamRef stream, Tensor values, ExactSum* sum);
 
 }  // namespace zeno

@@ -24,7 +24,7 @@ void matmul(StreamRef stream, const Matmul& op);
 // dbias[n] += Σ_m dy[m, n]; dbias is [1, N] in the gradient dtype (fp32, bf16 or fp16), summed in fp32.
 void bias_backward(StreamRef stream, Tensor dy, Tensor dbias);
 
-// Scratch per thread that CPU streams must offer for any kernel of this folder.
-size_t kernel_scratch_bytes();
+// Scratch that a stream must offer for any kernel of this folder: per thread on the CPU, per stream on CUDA.
+size_t kernel_scratch_bytes(Device::Kind kind = Device::Kind::cpu);
 
 }  // namespace zeno

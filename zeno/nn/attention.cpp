@@ -102,7 +102,8 @@ AttentionShape Attention::kernel_shape(BatchShape shape) const {
           .kv_heads = o_.kv_heads,
           .head_dim = o_.head_dim,
           .scale = float(1.0 / std::sqrt(double(o_.head_dim))),
-          .window = o_.window};
+          .window = o_.window,
+          .deterministic = shape.deterministic};
 }
 
 // What stays from forward to backward. Without q/k-norm, rope turns qkv in place and its backward needs no
@@ -155,7 +156,8 @@ Attention::Gradients Attention::cut_backward(Intermediates& t, Layout& work, Bat
   const size_t inside_attention = work.mark();
   g.dout = work.take(compute, rows, q_cols());
   if (t.qkv.rows == 0) t.qkv = work.take(compute, rows, qkv_cols());
-  g.workspace = work.take(DType::u8, 1, int64_t(attention_backward_workspace(kernel_shape(shape))));
+  g.workspace = work.take(DType::u8, 1,
+                          int64_t(attention_backward_workspace(shape.device, kernel_shape(shape), compute)));
   work.rewind(inside_attention);
   if (t.normed.h.rows == 0) t.normed.h = work.take(compute, rows, o_.hidden);
   return g;
@@ -198,7 +200,7 @@ void Attention::rotate(StreamRef stream, std::span<const Tensor> params, const B
   if (o_.rope)
     rope(stream, {.x = t.qkv.columns(0, q_cols() + k_cols()),
                   .positions = batch.positions,
-                  .table = o_.rope->view(),
+                  .table = o_.rope->view(stream),
                   .head_dim = o_.head_dim});
 }
 
@@ -206,7 +208,7 @@ void Attention::rotate_backward(const BackwardArgs& args, const Intermediates& t
   if (o_.rope)
     rope(args.stream, {.x = dqkv.columns(0, q_cols() + k_cols()),
                        .positions = args.batch.positions,
-                       .table = o_.rope->view(),
+                       .table = o_.rope->view(args.stream),
                        .head_dim = o_.head_dim,
                        .inverse = true});
   if (!o_.qk_norm) return;
@@ -240,6 +242,7 @@ void Attention::forward(const ForwardArgs& args, Recompute recompute) const {
   attention_forward(args.stream, {.shape = kernel_shape(shape),
                                   .qkv = t.qkv,
                                   .doc_start = args.batch.doc_start,
+                                  .documents = args.batch.documents,
                                   .out = t.out,
                                   .lse = t.lse});
   matmul(args.stream, {.a = t.out,
@@ -268,6 +271,7 @@ void Attention::backward(const BackwardArgs& args, Recompute recompute) const {
   attention_backward(args.stream, {.shape = kernel_shape(shape),
                                    .qkv = t.qkv,
                                    .doc_start = args.batch.doc_start,
+                                   .documents = args.batch.documents,
                                    .out = t.out,
                                    .lse = t.lse,
                                    .dout = g.dout,

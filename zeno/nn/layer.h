@@ -49,17 +49,20 @@ struct Parameter {
 };
 
 struct BatchShape {
-  int64_t batch = 0, seq = 0;  // B, T
+  int64_t batch = 0, seq = 0;               // B, T
+  Device::Kind device = Device::Kind::cpu;  // where it runs: workspaces differ
+  bool deterministic = false;  // GPU: attention gradients in a fixed order (AttentionShape)
   int64_t rows() const { return batch * seq; }
 };
 
 // The tokens of one micro-batch, on the device.
 struct Batch {
   BatchShape shape;
-  Tensor tokens;     // i32 [1, R]
-  Tensor targets;    // i32 [1, R]; -1 = ignored
-  Tensor positions;  // i32 [1, R]
-  Tensor doc_start;  // i32 [1, R] (see AttentionForward); empty view: one document per sequence
+  Tensor tokens;          // i32 [1, R]
+  Tensor targets;         // i32 [1, R]; -1 = ignored
+  Tensor positions;       // i32 [1, R]
+  Tensor doc_start;       // i32 [1, R] (see AttentionForward); empty view: one document per sequence
+  int64_t documents = 0;  // with doc_start: how many there are; known on the host
   // Rows with a target, in order: i32 [1, ≤ R], and how many there are. Known on the host before the step.
   Tensor valid_rows;
   int64_t valid_count = 0;

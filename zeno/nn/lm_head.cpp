@@ -13,7 +13,11 @@
 namespace zeno::nn {
 namespace {
 
-constexpr int64_t kChunkBytes = int64_t(32) << 20;
+// On the CPU a chunk of logits should stay in the cache. On a GPU it should be large: every chunk reads and
+// writes the whole weight gradient once.
+constexpr int64_t chunk_bytes(Device::Kind device) {
+  return int64_t(device == Device::Kind::cpu ? 32 : 1024) << 20;
+}
 constexpr int64_t kMinChunkRows = 64;
 constexpr int64_t kChunkStep = 16;
 
@@ -36,11 +40,11 @@ class LmHead final : public LossLayer {
     Tensor targets;     // i32 [n, 1]
     Tensor h;           // [r, C], norm(x), then its gradient, then that of x
     Tensor rstd, mean;  // f32 [r, 1]
-    Tensor logits;      // f32 [r, V]
+    Tensor logits;      // [r, V], in the compute dtype, like every activation
   };
 
-  Scratch cut(Layout& work, int64_t rows, DType compute) const;
-  int64_t chunk_rows(int64_t rows) const;
+  Scratch cut(Layout& work, int64_t rows, Device::Kind device, DType compute) const;
+  int64_t chunk_rows(int64_t rows, Device::Kind device, DType compute) const;
   // Loss (and gradient) of the valid rows [begin, begin + scratch rows).
   void run_chunk(const LossArgs& args, const Scratch& all, int64_t begin, int64_t rows) const;
 
@@ -57,33 +61,34 @@ LmHead::LmHead(LmHeadOptions options) : o_(std::move(options)) {
 }
 
 // Depends on the vocabulary only, so that the workspace for fewer valid rows is never larger.
-int64_t LmHead::chunk_rows(int64_t rows) const {
-  const int64_t fitting = kChunkBytes / int64_t(sizeof(float)) / o_.vocab / kChunkStep * kChunkStep;
+int64_t LmHead::chunk_rows(int64_t rows, Device::Kind device, DType compute) const {
+  const int64_t fitting =
+      chunk_bytes(device) / int64_t(size_of(compute)) / o_.vocab / kChunkStep * kChunkStep;
   return std::min(rows, std::max(kMinChunkRows, fitting));
 }
 
-LmHead::Scratch LmHead::cut(Layout& work, int64_t rows, DType compute) const {
-  const int64_t chunk = chunk_rows(rows);
+LmHead::Scratch LmHead::cut(Layout& work, int64_t rows, Device::Kind device, DType compute) const {
+  const int64_t chunk = chunk_rows(rows, device, compute);
   Scratch s;
   s.x = work.take(compute, rows, o_.hidden);
   s.targets = work.take(DType::i32, rows, 1);
   s.h = work.take(compute, chunk, o_.hidden);
   s.rstd = work.take(DType::f32, chunk, 1);
   s.mean = work.take(DType::f32, chunk, 1);
-  s.logits = work.take(DType::f32, chunk, o_.vocab);
+  s.logits = work.take(compute, chunk, o_.vocab);
   return s;
 }
 
 size_t LmHead::workspace(BatchShape shape, DType compute) const {
   Layout work;
-  cut(work, shape.rows(), compute);
+  cut(work, shape.rows(), shape.device, compute);
   return work.peak();
 }
 
 void LmHead::run(const LossArgs& args) const {
   const int64_t n = args.batch.valid_count;
   Layout work(args.workspace);
-  const Scratch s = cut(work, n, args.x.dtype);
+  const Scratch s = cut(work, n, args.batch.shape.device, args.x.dtype);
   if (n > 0) {
     const Tensor& targets = args.batch.targets;
     const Tensor index = args.batch.valid_rows.columns(0, n);

@@ -1,5 +1,5 @@
 // The last layer: final norm, projection to the vocabulary and cross-entropy, forward and backward in one
-// pass. Only rows with a target are computed, and logits (fp32) exist one chunk of rows at a time. Owns no
+// pass. Only rows with a target are computed, and logits exist one chunk of rows at a time. Owns no
 // memory; calls are async on the given stream; immutable, so any thread may use it.
 #pragma once
 

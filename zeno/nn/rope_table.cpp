@@ -1,5 +1,7 @@
 #include "zeno/nn/rope_table.h"
 
+#include "zeno/device/copy.h"
+
 namespace zeno::nn {
 
 RopeTable::RopeTable(int64_t positions, int64_t head_dim, double theta, const RopeScaling& scaling)
@@ -8,12 +10,31 @@ RopeTable::RopeTable(int64_t positions, int64_t head_dim, double theta, const Ro
           positions);
   require(head_dim > 0 && head_dim % 2 == 0, ErrorKind::data,
           "[rope] head_dim: got {}, expected an even number; check config.json", head_dim);
-  rope_table(view(), rope_frequencies(head_dim, theta, scaling));
+  rope_table(host_view(), rope_frequencies(head_dim, theta, scaling));
 }
 
-Tensor RopeTable::view() const {
+RopeTable::~RopeTable() {
+  for (const auto& [device, block] : copies_) block.release(block.data);
+}
+
+Tensor RopeTable::host_view() const {
   // Views carry no constness; the table is only read after construction.
   return {const_cast<float*>(values_.data()), DType::f32, positions_, head_dim_};
+}
+
+Tensor RopeTable::view(StreamRef stream) const {
+  Tensor table = host_view();
+  const Device device = stream.device();
+  if (device.kind == Device::Kind::cpu) return table;
+  const std::scoped_lock lock(mutex_);
+  const auto [copy, fresh] = copies_.try_emplace(device.index);
+  if (fresh) {
+    copy->second = allocator_of(device)(table.bytes());
+    copy_async(stream, copy->second.data, table.data, table.bytes());
+    stream.synchronize();
+  }
+  table.data = copy->second.data;
+  return table;
 }
 
 }  // namespace zeno::nn

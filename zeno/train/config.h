@@ -18,9 +18,9 @@ namespace zeno::train {
 
 enum class OffloadDevice { none, cpu, nvme };
 enum class OptimizerKind { adamw, adam, sgd, lion };  // adam: weight decay added to the gradient
-enum class RecomputeMode { none, selective, full };
+enum class RecomputeMode { none, selective, full, automatic };
 enum class MicroBatchOrder { horizontal, vertical };
-enum class RunDevice { cpu, cuda };
+enum class RunDevice { automatic, cpu, cuda };
 
 struct OffloadOptimizerConfig {
   OffloadDevice device = OffloadDevice::none;
@@ -104,7 +104,7 @@ struct RunConfig {
   int64_t steps = 0;    // 0: by epochs
   double epochs = 1;
   int64_t ranks = 0;  // 0: what the launcher says, else 1
-  RunDevice device = RunDevice::cpu;
+  RunDevice device = RunDevice::automatic;
   MicroBatchOrder order = MicroBatchOrder::horizontal;
   bool reproducible = false;  // the same bits at 1, 2, 4 and 8 ranks
   int64_t seed = 42;
@@ -136,11 +136,11 @@ inline constexpr std::array<std::string_view, 3> kNames<OffloadDevice>{"none", "
 template <>
 inline constexpr std::array<std::string_view, 4> kNames<OptimizerKind>{"adamw", "adam", "sgd", "lion"};
 template <>
-inline constexpr std::array<std::string_view, 3> kNames<RecomputeMode>{"none", "selective", "full"};
+inline constexpr std::array<std::string_view, 4> kNames<RecomputeMode>{"none", "selective", "full", "auto"};
 template <>
 inline constexpr std::array<std::string_view, 2> kNames<MicroBatchOrder>{"horizontal", "vertical"};
 template <>
-inline constexpr std::array<std::string_view, 2> kNames<RunDevice>{"cpu", "cuda"};
+inline constexpr std::array<std::string_view, 3> kNames<RunDevice>{"auto", "cpu", "cuda"};
 template <>
 inline constexpr std::array<std::string_view, 2> kNames<WarmupType>{"log", "linear"};
 template <>

@@ -30,7 +30,9 @@ void add_numerics(TableBuilder& table) {
       .key<&TrainConfig::precision, &PrecisionConfig::compute>(
           "dtype", "compute dtype; when not given: from fp16 and bf16, else fp32")
       .set_flag("--dtype");
-  table.key<kRecompute, &RecomputeConfig::mode>("recompute", "activations computed again in backward")
+  table
+      .key<kRecompute, &RecomputeConfig::mode>(
+          "recompute", "activations computed again in backward; auto: no more than the memory asks for")
       .set_flag("--recompute");
   table.key<kRecompute, &RecomputeConfig::every>("recompute_every", "keep the input of every k-th block")
       .range(1)
@@ -58,7 +60,8 @@ void add_run(TableBuilder& table) {
   table.key<kRun, &RunConfig::ranks>("ranks", "ranks as threads; 0: as launched")
       .range(0, 4096)
       .set_flag("--ranks");
-  table.key<kRun, &RunConfig::device>("device", "where to compute").set_flag("--device");
+  table.key<kRun, &RunConfig::device>("device", "where to compute; auto: a GPU when there is one")
+      .set_flag("--device");
   table.key<kRun, &RunConfig::save_every>("save_every", "steps between checkpoints; 0: at the end only")
       .range(0)
       .set_flag("--save-every");

@@ -18,8 +18,6 @@ void train_as_process(const ParsedConfig& parsed, const comm::WorldOptions& opti
 
 // Flags of parts that are not built yet are refused, never ignored.
 void refuse_missing_parts(const RunConfig& run) {
-  require(run.device == RunDevice::cpu, ErrorKind::usage,
-          "[train] --device cuda: this build has no CUDA backend; use --device cpu");
   require(run.save_every == 0 && run.resume.empty(), ErrorKind::usage,
           "[train] --save-every and --resume: checkpoints are not part of this version; leave them out, the "
           "model is "

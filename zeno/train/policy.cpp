@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "zeno/base/error.h"
+#include "zeno/device/device.h"
+
 namespace zeno::train {
 namespace {
 
@@ -13,6 +16,8 @@ nn::Recompute recompute_of(RecomputeMode mode) {
       return nn::Recompute::selective;
     case RecomputeMode::full:
       return nn::Recompute::full;
+    case RecomputeMode::automatic:  // chosen later, when the memory is known
+      return nn::Recompute::none;
   }
   return nn::Recompute::none;
 }
@@ -64,6 +69,25 @@ zero::EngineOptions engine_options(const TrainConfig& config, int64_t seq_len) {
   policy.moments_first = config.optimizer.kind != OptimizerKind::sgd || config.optimizer.momentum != 0;
   policy.moments_second = adam;
   return {.policy = policy, .shape = {config.batch.micro_batch, seq_len}};
+}
+
+Device device_of(const RunConfig& run, int local_rank) {
+  const int gpus = device_count(Device::Kind::cuda);
+  if (run.device == RunDevice::cpu || (run.device == RunDevice::automatic && gpus == 0)) return {};
+  require(gpus > 0, ErrorKind::usage,
+          "[train] --device cuda: got no GPU, expected at least one that this build can use; use --device "
+          "cpu, or check "
+          "the driver with nvidia-smi");
+  return {Device::Kind::cuda, local_rank % gpus};
+}
+
+size_t memory_limit(Device device, int local_size) {
+  const int devices = device_count(device.kind);
+  const int sharing = device.kind == Device::Kind::cpu ? local_size : (local_size + devices - 1) / devices;
+  // What CUDA and its libraries load later (kernels, handles): seen on an H200, rounded up.
+  constexpr size_t kLibraries = size_t(768) << 20;
+  const size_t free = available_memory(device) / size_t(sharing);
+  return device.kind == Device::Kind::cpu ? free : free - std::min(free, kLibraries);
 }
 
 OptimizerHyper hyper_after(const TrainConfig& config, int64_t completed) {

@@ -12,6 +12,11 @@ int64_t sequence_length(const RunConfig& run, int64_t max_positions);
 
 zero::EngineOptions engine_options(const TrainConfig& config, int64_t seq_len);
 
+// Where a rank computes: the CPU, or the GPU that its place among the ranks of its host gives it.
+Device device_of(const RunConfig& run, int local_rank);
+// Bytes that a rank may use there, when `local_size` ranks of this host share its devices.
+size_t memory_limit(Device device, int local_size);
+
 // Hyperparameters of the optimizer step that follows `completed` steps.
 OptimizerHyper hyper_after(const TrainConfig& config, int64_t completed);
 

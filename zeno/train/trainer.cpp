@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <deque>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "zeno/model/layers.h"
 #include "zeno/model/weights.h"
 #include "zeno/plan/fit.h"
+#include "zeno/plan/recompute.h"
 #include "zeno/train/config_resolve.h"
 #include "zeno/train/metrics.h"
 #include "zeno/train/policy.h"
@@ -105,8 +107,11 @@ class Reporter {
     metrics_.append(record);
     progress_.update(record);
     if (record.skipped) {
+      // On a GPU the result comes one step late, when the gradients themselves are gone.
+      const std::string& name = record.first_bad->name;
       log_warning("step {} skipped: the gradient of {} is not finite (first found on rank {}), loss scale {}",
-                  record.step, record.first_bad->name, record.first_bad->rank, record.loss_scale);
+                  record.step, name.empty() ? "some tensor" : name, record.first_bad->rank,
+                  record.loss_scale);
     }
   }
   void finish(uint64_t hash) {
@@ -120,6 +125,58 @@ class Reporter {
   Progress progress_;
   const zero::Engine& engine_;
   int64_t tokens_ = 0;
+};
+
+// Submits steps and takes their results: at once on a CPU, one step late on a GPU, so that the device never
+// waits for the host. fp16 needs to know of an overflow before the next step, and waits.
+class StepLoop {
+ public:
+  StepLoop(zero::Engine& engine, const TrainConfig& config, Reporter* reporter)
+      : engine_(engine), config_(config), reporter_(reporter) {
+    if (config.precision.compute == DType::f16) scaler_.emplace(config.precision.loss_scale);
+    late_ = engine.executor().compute().device().kind == Device::Kind::cuda && !scaler_;
+  }
+
+  void run(const std::vector<data::HostBatch>& batch) {
+    zero::StepControl control{.hyper = hyper_after(config_, submitted_ - skipped_),
+                              .clip = config_.optimizer.gradient_clipping};
+    if (scaler_) control.loss_scale = scaler_->scale();
+    engine_.submit(views_of(batch), control);
+    ++submitted_;
+    controls_.push_back(control);
+    if (controls_.size() > (late_ ? 1u : 0u)) collect();
+  }
+
+  void finish() {
+    while (!controls_.empty()) collect();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void collect() {
+    const zero::StepResult result = engine_.collect();
+    const zero::StepControl control = controls_.front();
+    controls_.pop_front();
+    ++collected_;
+    if (scaler_) scaler_->update(result.skipped);
+    skipped_ += result.skipped;
+    const std::chrono::duration<double> seconds = Clock::now() - last_;
+    last_ = Clock::now();
+    if (reporter_ == nullptr) return;
+    StepRecord record = record_of(result, control, seconds.count());
+    record.step = collected_;
+    reporter_->step(std::move(record), result.tokens);
+  }
+
+  zero::Engine& engine_;
+  const TrainConfig& config_;
+  Reporter* reporter_;
+  std::optional<LossScaler> scaler_;
+  bool late_ = false;
+  std::deque<zero::StepControl> controls_;  // of the steps under way
+  int64_t submitted_ = 0, collected_ = 0, skipped_ = 0;
+  Clock::time_point last_ = Clock::now();
 };
 
 }  // namespace
@@ -148,7 +205,19 @@ void train_rank(ParsedConfig parsed, comm::World& world) {
 
   nn::LayerList layers = model::build_layers(model, seq);
   zero::EngineOptions options = engine_options(config, seq);
-  plan::require_fit(layers, options, world.size(), available_host_memory() / size_t(world.local_size()));
+  options.device = device_of(run, world.local_rank());
+  options.timed = !run.trace.empty();
+  if (options.policy.sparse_gradients && options.device.kind == Device::Kind::cuda) {
+    log_warning(
+        "sparse_gradients: GPUs reduce whole gradients, which gives the same bits; the key has no effect");
+    options.policy.sparse_gradients = false;
+  }
+  const size_t limit = memory_limit(options.device, world.local_size());
+  if (config.recompute.mode == RecomputeMode::automatic) {
+    plan::choose_recompute(layers, options, world.size(), limit);
+    log_info("{}", plan::describe_recompute(layers, options.policy));
+  }
+  plan::require_fit(layers, options, world.size(), limit);
   const model::WeightReader weights(run.model, model::parameter_table(layers));
   zero::Engine engine(std::move(layers), options, world);
   engine.load([&](const nn::Parameter& param, int64_t begin, std::span<float> out) {
@@ -160,25 +229,10 @@ void train_rank(ParsedConfig parsed, comm::World& world) {
 
   std::optional<Reporter> reporter;
   if (world.rank() == 0) reporter.emplace(run, steps, engine);
-  std::optional<LossScaler> scaler;
-  if (config.precision.compute == DType::f16) scaler.emplace(config.precision.loss_scale);
   data::Prefetcher batches(loader, 0);
-  int64_t completed = 0;
-  for (int64_t step = 0; step < steps; ++step) {
-    const auto start = std::chrono::steady_clock::now();
-    const std::vector<data::HostBatch> batch = batches.get();
-    zero::StepControl control{.hyper = hyper_after(config, completed),
-                              .clip = config.optimizer.gradient_clipping};
-    if (scaler) control.loss_scale = scaler->scale();
-    const zero::StepResult result = engine.step(views_of(batch), control);
-    if (scaler) scaler->update(result.skipped);
-    completed += result.skipped ? 0 : 1;
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    if (!reporter) continue;
-    StepRecord record = record_of(result, control, seconds.count());
-    record.step = step + 1;
-    reporter->step(std::move(record), result.tokens);
-  }
+  StepLoop loop(engine, config, reporter ? &*reporter : nullptr);
+  for (int64_t step = 0; step < steps; ++step) loop.run(batches.get());
+  loop.finish();
   if (!run.trace.empty()) write_step_trace(run.trace, engine, world);
   const uint64_t hash = engine.weights_hash();
   save_model(engine, model, run, world.rank());

@@ -1,10 +1,12 @@
 #include "zeno/zero/engine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "zeno/base/error.h"
+#include "zeno/device/copy.h"
 #include "zeno/device/device.h"
 #include "zeno/zero/program_check.h"
 
@@ -17,25 +19,44 @@ size_t input_bytes(const Policy& policy, nn::BatchShape shape) {
   return sizeof(int32_t) * kInputArrays * size_t(shape.rows() * policy.micro_batches);
 }
 
+// A document starts with every sequence and wherever doc_start moves.
+int64_t count_documents(std::span<const int32_t> doc_start, int64_t seq) {
+  int64_t count = 0;
+  for (size_t i = 0; i < doc_start.size(); ++i) {
+    count += int64_t(i) % seq == 0 || doc_start[i] != doc_start[i - 1];
+  }
+  return count;
+}
+
 // Everything a rank will hold, through one piece of code for plan and run.
 void book_all(const ExecutorParts& parts, Ledger& ledger) {
   parts.store.book(ledger);
   book_executor(parts, ledger);
-  ledger.book(Tier::device, Purpose::inputs, input_bytes(parts.policy, parts.shape));
+  const size_t inputs = input_bytes(parts.policy, parts.shape);
+  ledger.book(Tier::device, Purpose::inputs, inputs);
+  ledger.book(Tier::host, Purpose::inputs, inputs * Executor::kDepth);
 }
 
 int share_of_cores(int local_ranks) { return std::max(1, available_cores() / local_ranks); }
+
+nn::BatchShape shape_of(const EngineOptions& options) {
+  nn::BatchShape shape = options.shape;
+  shape.device = options.device.kind;
+  shape.deterministic = options.policy.deterministic || options.policy.reproducible;
+  return shape;
+}
 
 }  // namespace
 
 MemoryPlan plan_memory(const nn::LayerList& model, const EngineOptions& options, int world) {
   const Policy policy = normalized(options.policy, world);
   const UnitTable units = make_units(model, policy, world);
-  const Program program = compile({model, units, policy, world, options.shape});
+  const Program program = compile({model, units, policy, world, shape_of(options)});
   const StateStore store(units, policy, 0);
   MemoryPlan plan{std::make_unique<Ledger>(), store.model_state_bytes()};
   const int threads = options.threads > 0 ? options.threads : share_of_cores(world);
-  book_all({model, units, policy, program, store, options.shape, world, threads}, *plan.ledger);
+  book_all({model, units, policy, program, store, shape_of(options), world, threads, options.device},
+           *plan.ledger);
   return plan;
 }
 
@@ -43,31 +64,40 @@ Engine::Engine(nn::LayerList model, const EngineOptions& options, comm::World& w
     : world_(world),
       model_(std::move(model)),
       policy_(normalized(options.policy, world.size())),
-      shape_(options.shape),
+      shape_(shape_of(options)),
       units_(make_units(model_, policy_, world.size())),
       program_(compile({model_, units_, policy_, world.size(), shape_})),
       store_(units_, policy_, world.rank()) {
   check_program(program_, units_, policy_);
   comm::check_same(world, "step program", describe(program_, units_));
   const int threads = options.threads > 0 ? options.threads : share_of_cores(world.local_size());
-  const ExecutorParts parts{model_, units_, policy_, program_, store_, shape_, world.size(), threads};
+  const bool timed = options.timed || options.device.kind == Device::Kind::cpu;
+  const ExecutorParts parts{model_, units_,       policy_, program_,       store_,
+                            shape_, world.size(), threads, options.device, timed};
   book_all(parts, ledger_);
   require(options.memory_limit == 0 || ledger_.booked(Tier::device) <= options.memory_limit,
           ErrorKind::memory, "[plan] this rank needs {} and may use {}",
           format_bytes(ledger_.booked(Tier::device)), format_bytes(options.memory_limit));
-  store_.allocate(ledger_, world.allocator());
   executor_ = std::make_unique<Executor>(parts, world, ledger_);
-  inputs_ = Buffer(ledger_, Tier::device, Purpose::inputs, input_bytes(policy_, shape_));
+  store_.allocate(ledger_, world.allocator(options.device), executor_->compute());
+  const size_t bytes = input_bytes(policy_, shape_);
+  inputs_ = Buffer(ledger_, Tier::device, Purpose::inputs, bytes, allocator_of(options.device));
+  input_slots_ = Buffer(ledger_, Tier::host, Purpose::inputs, bytes * Executor::kDepth,
+                        [&](size_t n) { return allocate_pinned(options.device, n); });
+  if (options.device.kind == Device::Kind::cuda) warm_up();
 }
 
 void Engine::upload(std::span<const MicroBatch> batches) {
   const int64_t rows = shape_.rows();
   step_.batches.clear();
-  auto* at = reinterpret_cast<int32_t*>(inputs_.data());
+  const size_t slot = size_t(submitted_++ % Executor::kDepth);
+  std::byte* host = input_slots_.data() + slot * inputs_.bytes();
+  uploaded_[slot].synchronize();  // its last step has read it
+  size_t at = 0;
   const auto put = [&](std::span<const int32_t> values) {
-    int32_t* start = at;
-    std::copy(values.begin(), values.end(), start);
-    at += rows;
+    std::memcpy(host + at, values.data(), values.size_bytes());
+    std::byte* start = inputs_.data() + at;
+    at += size_t(rows) * sizeof(int32_t);
     return values.empty() ? Tensor{} : Tensor(start, DType::i32, 1, int64_t(values.size()));
   };
   for (const MicroBatch& batch : batches) {
@@ -81,9 +111,12 @@ void Engine::upload(std::span<const MicroBatch> batches) {
                              .targets = put(batch.targets),
                              .positions = put(batch.positions),
                              .doc_start = put(batch.doc_start),
+                             .documents = count_documents(batch.doc_start, shape_.seq),
                              .valid_rows = put(batch.valid_rows),
                              .valid_count = int64_t(batch.valid_rows.size())});
   }
+  copy_async(executor_->compute(), inputs_.data(), host, at);
+  uploaded_[slot].record(executor_->compute());
 }
 
 // Ranks tell each other how many tokens count, so that the loss can be normalised before backward, and how
@@ -109,6 +142,11 @@ void Engine::agree_on_batch(std::span<const MicroBatch> batches) {
 }
 
 StepResult Engine::step(std::span<const MicroBatch> batches, const StepControl& control) {
+  submit(batches, control);
+  return collect();
+}
+
+void Engine::submit(std::span<const MicroBatch> batches, const StepControl& control) {
   ensure(int(batches.size()) == policy_.micro_batches, "[engine] got {} micro-batches, expected {}",
          batches.size(), policy_.micro_batches);
   step_.hyper = control.hyper;
@@ -116,22 +154,35 @@ StepResult Engine::step(std::span<const MicroBatch> batches, const StepControl& 
   step_.clip = control.clip;
   agree_on_batch(batches);
   upload(batches);
+  try {
+    executor_->launch(step_);
+  } catch (const std::exception& error) {
+    world_.fail(error.what());
+    throw;
+  }
+  tokens_.push_back(step_.valid_tokens);
+}
+
+StepResult Engine::collect() {
   StepOutcome outcome;
   try {
-    outcome = executor_->run(step_);
+    outcome = executor_->wait();
   } catch (const std::exception& error) {
     world_.fail(error.what());
     throw;
   }
 
   StepResult result;
-  result.tokens = step_.valid_tokens;
+  result.tokens = tokens_.front();
+  tokens_.pop_front();
   result.loss = result.tokens > 0 ? outcome.loss_sum / double(result.tokens) : 0;
   result.grad_norm = outcome.grad_norm;
   result.skipped = outcome.nonfinite > 0;
   result.bad_rank = outcome.first_bad_rank;
-  if (result.skipped) name_bad_tensor(result);
-  result.exposed_ms = executor_->exposed_ms();
+  // While a later step is under way its gradients have replaced those of this one.
+  const bool last = tokens_.empty();
+  if (result.skipped && last) name_bad_tensor(result);
+  if (last) result.exposed_ms = executor_->exposed_ms();
   const comm::Traffic now = executor_->traffic();
   result.traffic = {now.gathered - traffic_.gathered, now.reduced - traffic_.reduced,
                     now.exchanged - traffic_.exchanged, now.calls - traffic_.calls};
@@ -144,14 +195,11 @@ void Engine::name_bad_tensor(StepResult& result) {
   int32_t first = std::numeric_limits<int32_t>::max();
   for (int p = 0; p < int(units_.params.size()) && first == std::numeric_limits<int32_t>::max(); ++p) {
     if (!units_.params[p].trainable) continue;
-    GradScan scan;
     for (const Run& run : runs(State::grad, p, 0, units_.params[p].count(), world_.rank())) {
-      const int group = units_.places[p].group;
-      grad_scan(executor_->compute(), {store_.at(State::grad, group, run.piece), policy_.grad, 1, run.count},
-                &scan);
+      const std::vector<float> values = fetch(State::grad, units_.places[p].group, run);
+      const bool finite = std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
+      if (!finite) first = p;
     }
-    executor_->compute().synchronize();
-    if (scan.nonfinite > 0) first = p;
   }
   int rank = 0;
   int32_t best = std::numeric_limits<int32_t>::max();

@@ -4,7 +4,9 @@
 // per engine.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <span>
@@ -18,8 +20,10 @@ namespace zeno::zero {
 
 struct EngineOptions {
   Policy policy;
-  nn::BatchShape shape;     // of one micro-batch
-  int threads = 0;          // of the compute stream; 0: this rank's share of the cores
+  nn::BatchShape shape;     // of one micro-batch; shape.device is set from `device`
+  Device device;            // of this rank
+  int threads = 0;          // of the compute stream on a CPU; 0: this rank's share of the cores
+  bool timed = false;       // keep the times of instructions of GPU steps (CPU steps are always timed)
   size_t memory_limit = 0;  // bytes this rank may use; 0: no limit
 };
 
@@ -64,8 +68,13 @@ class Engine {
   using ValueReader = std::function<void(const nn::Parameter& param, int64_t begin, std::span<float> out)>;
   void load(const ValueReader& read);
 
-  // Collective.
+  // Collective: submit, then collect.
   StepResult step(std::span<const MicroBatch> batches, const StepControl& control);
+  // Collective: queues a step. The batches are copied before it returns.
+  void submit(std::span<const MicroBatch> batches, const StepControl& control);
+  // Collective: the result of the oldest step that was not collected. At most Executor::kDepth steps may be
+  // under way; when there are two, the host prepares one while the device runs the other.
+  StepResult collect();
 
   // Collective: elements [begin, begin + out.size()) of one state of a parameter, whole, on every rank.
   void read(State state, int param, int64_t begin, std::span<float> out);
@@ -89,6 +98,10 @@ class Engine {
     int64_t begin = 0, count = 0;  // in the parameter
     Partition::Piece piece;        // in the group
   };
+  void warm_up();
+  // Values of what this rank keeps, from and to where they live. Blocking.
+  std::vector<float> fetch(State state, int group, const Run& run) const;
+  void put(State state, int group, const Partition::Piece& piece, std::span<const float> values);
   std::vector<Run> runs(State state, int param, int64_t begin, int64_t end, int rank) const;
   void upload(std::span<const MicroBatch> batches);
   void agree_on_batch(std::span<const MicroBatch> batches);
@@ -103,9 +116,12 @@ class Engine {
   Program program_;
   StateStore store_;
   Ledger ledger_;
-  Buffer inputs_;
+  Buffer inputs_, input_slots_;  // on the device, and on the host: one for each step under way
+  std::array<Event, Executor::kDepth> uploaded_;
   std::unique_ptr<Executor> executor_;  // after what it works on: destroyed first
   StepInputs step_;
+  std::deque<int64_t> tokens_;  // valid tokens of the steps under way
+  int64_t submitted_ = 0;
   comm::Traffic traffic_;
 };
 

@@ -5,6 +5,7 @@
 
 #include "zeno/base/error.h"
 #include "zeno/base/rng.h"
+#include "zeno/device/copy.h"
 #include "zeno/zero/engine.h"
 
 namespace zeno::zero {
@@ -49,6 +50,24 @@ std::vector<Engine::Run> Engine::runs(State state, int param, int64_t begin, int
   return result;
 }
 
+std::vector<float> Engine::fetch(State state, int group, const Run& run) const {
+  const DType dtype = store_.dtype(state);
+  std::vector<std::byte> bytes(size_t(run.count) * size_of(dtype));
+  copy_async(executor_->compute(), bytes.data(), store_.at(state, group, run.piece), bytes.size());
+  executor_->compute().synchronize();
+  std::vector<float> values(static_cast<size_t>(run.count));
+  to_floats(bytes.data(), dtype, values);
+  return values;
+}
+
+void Engine::put(State state, int group, const Partition::Piece& piece, std::span<const float> values) {
+  const DType dtype = store_.dtype(state);
+  std::vector<std::byte> bytes(values.size() * size_of(dtype));
+  from_floats(values, dtype, bytes.data());
+  copy_async(executor_->compute(), store_.at(state, group, piece), bytes.data(), bytes.size());
+  executor_->compute().synchronize();
+}
+
 void Engine::load(const ValueReader& read) {
   std::vector<float> staging;
   for (int p = 0; p < int(units_.params.size()); ++p) {
@@ -65,8 +84,8 @@ void Engine::load(const ValueReader& read) {
           read(param, run.begin + done, staging);
           const Partition::Piece piece{run.piece.full + done, run.piece.shard + done,
                                        int64_t(staging.size())};
-          if (param.trainable) from_floats(staging, DType::f32, store_.at(State::master, g, piece));
-          from_floats(staging, policy_.compute, store_.at(State::param, g, piece));
+          if (param.trainable) put(State::master, g, piece, staging);
+          put(State::param, g, piece, staging);
         }
       }
     }
@@ -80,8 +99,7 @@ void Engine::read(State state, int param, int64_t begin, std::span<float> out) {
   const State kept = frozen && state == State::master ? State::param : state;
   std::string mine;
   for (const Run& run : runs(kept, param, begin, end, world_.rank())) {
-    std::vector<float> values(static_cast<size_t>(run.count));
-    to_floats(store_.at(kept, g, run.piece), store_.dtype(kept), values);
+    const std::vector<float> values = fetch(kept, g, run);
     mine.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
   }
   const std::vector<std::string> all = world_.exchange(mine);
@@ -99,8 +117,7 @@ void Engine::write(State state, int param, int64_t begin, std::span<const float>
   const int g = units_.places[param].group;
   ensure(store_.exists(state, g), "[engine] {} has no such state", units_.params[param].name);
   for (const Run& run : runs(state, param, begin, end, world_.rank())) {
-    from_floats(values.subspan(size_t(run.begin - begin), size_t(run.count)), store_.dtype(state),
-                store_.at(state, g, run.piece));
+    put(state, g, run.piece, values.subspan(size_t(run.begin - begin), size_t(run.count)));
   }
   if (state == State::master) refresh_params(param, begin, end);
 }
@@ -108,23 +125,19 @@ void Engine::write(State state, int param, int64_t begin, std::span<const float>
 void Engine::refresh_params(int param, int64_t begin, int64_t end) {
   const int g = units_.places[param].group;
   for (const Run& run : runs(State::master, param, begin, end, world_.rank())) {
-    std::vector<float> values(static_cast<size_t>(run.count));
-    to_floats(store_.at(State::master, g, run.piece), DType::f32, values);
-    from_floats(values, policy_.compute, store_.at(State::param, g, run.piece));
+    put(State::param, g, run.piece, fetch(State::master, g, run));
   }
 }
 
 uint64_t Engine::weights_hash() {
   uint64_t sum = 0;
-  std::vector<float> values;
   for (int p = 0; p < int(units_.params.size()); ++p) {
     const int g = units_.places[p].group;
     const State state = units_.params[p].trainable ? State::master : State::param;
     const bool everywhere = policy_.optimizer == Placement::replicated;
     if (everywhere && world_.rank() > 0) continue;  // the same on all ranks: counted once
     for (const Run& run : runs(state, p, 0, units_.params[p].count(), world_.rank())) {
-      values.resize(size_t(run.count));
-      to_floats(store_.at(state, g, run.piece), store_.dtype(state), values);
+      const std::vector<float> values = fetch(state, g, run);
       for (int64_t i = 0; i < run.count; i += kFlatAlign) {
         const int64_t count = std::min(kFlatAlign, run.count - i);
         sum +=

@@ -1,22 +1,23 @@
 #include "zeno/zero/executor.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <exception>
+#include <thread>
 
 #include "zeno/base/error.h"
+#include "zeno/device/copy.h"
 #include "zeno/kernels/matmul.h"
 
 namespace zeno::zero {
 namespace {
 
-double now_us() {
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
 int64_t tokens(const ExecutorParts& parts) { return parts.shape.rows() * parts.policy.micro_batches; }
-size_t scratch_bytes(const ExecutorParts& parts) { return size_t(parts.threads) * kernel_scratch_bytes(); }
+size_t scratch_bytes(const ExecutorParts& parts) {
+  const size_t threads = parts.device.kind == Device::Kind::cpu ? size_t(parts.threads) : 1;
+  return threads * kernel_scratch_bytes(parts.device.kind);
+}
 size_t sums_bytes(const ExecutorParts& parts) { return sizeof(StepSums) * size_t(parts.world + 1); }
 size_t losses_bytes(const ExecutorParts& parts) { return sizeof(float) * size_t(tokens(parts)); }
 
@@ -47,12 +48,26 @@ std::vector<Run> make_update_runs(const UnitTable& units, const StateStore& stor
   return runs;
 }
 
+// What the recorded part of a step depends on, besides the program.
+std::vector<double> graph_key(const StepInputs& inputs) {
+  std::vector<double> key{inputs.loss_scale / double(std::max<int64_t>(1, inputs.valid_tokens))};
+  for (const nn::Batch& batch : inputs.batches) {
+    key.push_back(double(batch.valid_count));
+    key.push_back(double(std::bit_ceil(uint64_t(batch.documents))));  // attention plans are made for powers of two
+  }
+  return key;
+}
+
+constexpr size_t kMarks = 3;  // of an instruction: ready, start, end
+
 }  // namespace
 
 void book_executor(const ExecutorParts& parts, Ledger& ledger) {
   for (int p = 0; p < kPurposes; ++p) ledger.book(Tier::device, Purpose(p), parts.program.pool_bytes[p]);
   ledger.book(Tier::device, Purpose::workspace, scratch_bytes(parts));
   ledger.book(Tier::device, Purpose::staging, sums_bytes(parts));
+  ledger.book(Tier::device, Purpose::staging, sizeof(StepOutcome));
+  ledger.book(Tier::host, Purpose::staging, sizeof(StepOutcome) * Executor::kDepth);
   ledger.book(Tier::device, Purpose::activations, losses_bytes(parts));
   ledger.book(Tier::device, Purpose::staging,
               SparseRows(parts.units, parts.policy, parts.world, tokens(parts)).bytes());
@@ -61,63 +76,134 @@ void book_executor(const ExecutorParts& parts, Ledger& ledger) {
 Executor::Executor(const ExecutorParts& parts, comm::World& world, Ledger& ledger)
     : parts_(parts),
       rank_(world.rank()),
-      gathers_(world.communicator("gather")),
-      reduces_(world.communicator("reduce")),
+      gathers_(world.communicator("gather", parts.device)),
+      reduces_(world.communicator("reduce", parts.device)),
       events_(parts.program.instructions.size()),
-      times_(parts.program.instructions.size()),
       sparse_rows_(parts.units, parts.policy, parts.world, tokens(parts)) {
-  const Allocator shared = world.allocator();
-  for (int p = 0; p < kPurposes; ++p) {
-    pools_[p] = Buffer(ledger, Tier::device, Purpose(p), parts.program.pool_bytes[p], shared);
-  }
-  scratch_ = Buffer(ledger, Tier::device, Purpose::workspace, scratch_bytes(parts));
-  sums_ = Buffer(ledger, Tier::device, Purpose::staging, sums_bytes(parts), shared);
-  losses_ = Buffer(ledger, Tier::device, Purpose::activations, losses_bytes(parts));
+  const Allocator shared = world.allocator(parts.device), own = allocator_of(parts.device);
+  const auto take = [&](Purpose purpose, size_t bytes, const Allocator& allocator) {
+    return Buffer(ledger, Tier::device, purpose, bytes, allocator);
+  };
+  for (int p = 0; p < kPurposes; ++p) pools_[p] = take(Purpose(p), parts.program.pool_bytes[p], shared);
+  scratch_ = take(Purpose::workspace, scratch_bytes(parts), own);
+  sums_ = take(Purpose::staging, sums_bytes(parts), shared);
+  losses_ = take(Purpose::activations, losses_bytes(parts), own);
+  outcome_ = take(Purpose::staging, sizeof(StepOutcome), own);
+  results_ = Buffer(ledger, Tier::host, Purpose::staging, sizeof(StepOutcome) * kDepth,
+                    [&](size_t bytes) { return allocate_pinned(parts.device, bytes); });
   sparse_rows_.allocate(ledger, shared);
   for (int g = 0; g < int(parts.units.groups.size()); ++g) {
     update_runs_.push_back(make_update_runs<UpdateRun>(parts.units, parts.store, g));
   }
   for (int lane = 0; lane < kLanes; ++lane) {
-    StreamOptions options{.name = std::string(name_of(Lane(lane))), .rank = rank_};
+    StreamOptions options{.device = parts.device, .name = std::string(name_of(Lane(lane))), .rank = rank_};
     if (Lane(lane) == Lane::compute) {
       options.threads = parts.threads;
       options.scratch = scratch_.data();
-      options.scratch_bytes = kernel_scratch_bytes();
+      options.scratch_bytes = kernel_scratch_bytes(parts.device.kind);
     }
     streams_.emplace_back(std::move(options));
   }
+  const std::vector<Instruction>& list = parts.program.instructions;
+  if (parts.timed) stopwatch_ = make_stopwatch(parts.device, kMarks * list.size());
+  constant_end_ =
+      size_t(std::find_if(list.begin(), list.end(), [](const Instruction& in) { return in.op == Op::norm; }) -
+             list.begin());
 }
 
-StepOutcome Executor::run(const StepInputs& inputs) {
-  *reinterpret_cast<StepSums*>(sums_.data()) = StepSums{};
-  const std::vector<Instruction>& list = parts_.program.instructions;
-  for (size_t i = 0; i < list.size(); ++i) {
-    const StreamRef stream = streams_[int(list[i].lane)];
-    InstructionTime* time = &times_[i];
-    if (!list[i].waits.empty()) {
-      stream.launch([time](Workers&) { time->ready = now_us(); });
-      for (int wait : list[i].waits) stream.wait(events_[wait]);
-      stream.launch([time](Workers&) { time->start = now_us(); });
-    } else {
-      stream.launch([time](Workers&) { time->ready = time->start = now_us(); });
+// A step begins when all lanes are done with the one before.
+void Executor::start_step() {
+  ensure(launched_ - waited_ < kDepth, "[executor] {} steps are queued, expected at most {}",
+         launched_ - waited_, kDepth);
+  for (int lane = 0; lane < kLanes && launched_ > 0; ++lane) {
+    for (int other = 0; other < kLanes; ++other) {
+      if (other != lane) streams_[lane].ref().wait(lane_ends_[other]);
     }
+  }
+}
+
+void Executor::launch(const StepInputs& inputs) {
+  start_step();
+  if (replayable(inputs)) {
+    graph_.replay(compute());
+  } else {
+    launch_range(0, constant_end_, inputs);
+  }
+  launch_range(constant_end_, parts_.program.instructions.size(), inputs);
+  finish_step();
+}
+
+// Records the constant part when a step looks like the one before, so that a run whose steps all differ never
+// pays for recording.
+bool Executor::replayable(const StepInputs& inputs) {
+  if (parts_.world > 1 || stopwatch_ || !Graph::supported(parts_.device)) return false;
+  std::vector<double> key = graph_key(inputs);
+  const bool same = key == graph_key_;
+  graph_key_ = std::move(key);
+  if (!same) {
+    graph_ = Graph();
+    return false;
+  }
+  if (!graph_.recorded()) {
+    graph_.begin(compute());
+    launch_range(0, constant_end_, inputs);
+    graph_.end(compute());
+  }
+  return true;
+}
+
+void Executor::launch_range(size_t begin, size_t end, const StepInputs& inputs) {
+  const std::vector<Instruction>& list = parts_.program.instructions;
+  if (begin == 0) fill_zero_async(compute(), sums_.data(), sizeof(StepSums));
+  for (size_t i = begin; i < end; ++i) {
+    const StreamRef stream = streams_[int(list[i].lane)];
+    if (stopwatch_) stopwatch_->mark(stream, kMarks * i);
+    for (int wait : list[i].waits) stream.wait(events_[wait]);
+    if (stopwatch_) stopwatch_->mark(stream, kMarks * i + 1);
     dispatch(list[i], stream, inputs);
-    stream.launch([time](Workers&) { time->end = now_us(); });
+    if (stopwatch_) stopwatch_->mark(stream, kMarks * i + 2);
     if (list[i].signals) events_[i].record(stream);
   }
+}
+
+void Executor::finish_step() {
+  const size_t slot = size_t(launched_ % kDepth);
+  copy_async(compute(), results_.data() + slot * sizeof(StepOutcome), outcome_.data(), sizeof(StepOutcome));
+  for (int lane = 0; lane < kLanes; ++lane) lane_ends_[lane].record(streams_[lane]);
+  step_ends_[slot].record(compute());
+  ++launched_;
+}
+
+StepOutcome Executor::wait() {
+  ensure(waited_ < launched_, "[executor] there is no step to wait for");
+  const size_t slot = size_t(waited_++ % kDepth);
   std::exception_ptr error;
-  for (const Stream& stream : streams_) {
+  const auto attempt = [&](const auto& body) {
     try {
-      stream.synchronize();
+      body();
     } catch (const Error& e) {
       // Another rank's failure is reported only when nothing failed here.
       if (!error || e.kind() != ErrorKind::peer) error = std::current_exception();
     } catch (...) {
       error = std::current_exception();
     }
+  };
+  attempt([&] {
+    // Errors of communication on a GPU have no stream to travel on: they are asked for.
+    const bool ask = parts_.world > 1 && parts_.device.kind == Device::Kind::cuda;
+    while (ask && !step_ends_[slot].done()) {
+      gathers_->poll();
+      reduces_->poll();
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+    step_ends_[slot].synchronize();
+  });
+  // Errors of CPU lanes are found at the lanes themselves.
+  for (const Event& end : lane_ends_) {
+    if (waited_ == launched_) attempt([&] { end.synchronize(); });
   }
   if (error) std::rethrow_exception(error);
-  return outcome_;
+  return *reinterpret_cast<const StepOutcome*>(results_.data() + slot * sizeof(StepOutcome));
 }
 
 comm::Traffic Executor::traffic() const {
@@ -125,10 +211,20 @@ comm::Traffic Executor::traffic() const {
   return {a.gathered + b.gathered, a.reduced + b.reduced, a.exchanged + b.exchanged, a.calls + b.calls};
 }
 
+std::vector<InstructionTime> Executor::times() const {
+  std::vector<InstructionTime> times;
+  for (size_t i = 0; stopwatch_ && i < parts_.program.instructions.size(); ++i) {
+    const auto mark = [&](size_t k) { return stopwatch_->us(kMarks * i + k); };
+    times.push_back({.ready = mark(0), .start = mark(1), .end = mark(2)});
+  }
+  return times;
+}
+
 double Executor::exposed_ms() const {
   double us = 0;
-  for (size_t i = 0; i < times_.size(); ++i) {
-    if (parts_.program.instructions[i].lane == Lane::compute) us += times_[i].start - times_[i].ready;
+  const std::vector<InstructionTime> all = times();
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (parts_.program.instructions[i].lane == Lane::compute) us += all[i].start - all[i].ready;
   }
   return us / 1000;
 }

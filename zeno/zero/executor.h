@@ -2,7 +2,9 @@
 // nothing of stages, accumulation or recompute; what an instruction means is said in program.h.
 //
 // Owns the streams, the communicators and the passing memory (regions); the state between steps belongs to
-// the StateStore. Thread rule: one rank, one thread.
+// the StateStore. Steps may be launched ahead: the next one starts on the device when this one is done there.
+// With one rank on a GPU, the part of a step that does not depend on the step's numbers is recorded as a
+// graph when two steps in a row look the same, and replayed from then on. Thread rule: one rank, one thread.
 #pragma once
 
 #include <array>
@@ -12,6 +14,8 @@
 
 #include "zeno/comm/world.h"
 #include "zeno/device/buffer.h"
+#include "zeno/device/graph.h"
+#include "zeno/device/stopwatch.h"
 #include "zeno/device/stream.h"
 #include "zeno/kernels/optimizer.h"
 #include "zeno/zero/program.h"
@@ -44,7 +48,9 @@ struct ExecutorParts {
   const StateStore& store;
   nn::BatchShape shape;
   int world = 1;    // ranks
-  int threads = 1;  // of the compute stream
+  int threads = 1;  // of the compute stream on a CPU
+  Device device;
+  bool timed = true;  // keep the times of instructions; on a GPU this rules out graphs
 };
 
 // Books what an Executor takes when it is made: regions, sums, losses, scratch of the streams.
@@ -52,20 +58,40 @@ void book_executor(const ExecutorParts& parts, Ledger& ledger);
 
 class Executor {
  public:
+  // Steps that may be in the queue at once.
+  static constexpr int kDepth = 2;
+
   // Collective.
   Executor(const ExecutorParts& parts, comm::World& world, Ledger& ledger);
 
-  // Runs one step and waits for it. Throws the first error of any lane.
-  StepOutcome run(const StepInputs& inputs);
+  // Queues one step. `inputs` is read during the call only; what its views point to must stay until the step
+  // is done.
+  void launch(const StepInputs& inputs);
+  // Waits for the oldest step that was not waited for, and returns what came out. Throws the first error of
+  // any lane.
+  StepOutcome wait();
 
   StreamRef compute() const { return streams_[int(Lane::compute)]; }
+  // Memory that passes between instructions.
+  template <class Body>
+  void for_pools(const Body& body) const {
+    for (const Buffer& pool : pools_) body(pool);
+  }
   comm::Traffic traffic() const;
-  const std::vector<InstructionTime>& times() const { return times_; }
+  // Of the last step, once all steps were waited for; empty when not timed.
+  std::vector<InstructionTime> times() const;
   // Time the compute lane stood still waiting for other lanes, in the last step.
   double exposed_ms() const;
   SparseRows& sparse_rows() { return sparse_rows_; }
 
  private:
+  void start_step();
+  void launch_range(size_t begin, size_t end, const StepInputs& inputs);
+  void finish_step();
+  bool replayable(const StepInputs& inputs);
+  StepSums* sums() const { return reinterpret_cast<StepSums*>(sums_.data()); }
+  StepOutcome* outcome() const { return reinterpret_cast<StepOutcome*>(outcome_.data()); }
+
   void dispatch(const Instruction& in, StreamRef stream, const StepInputs& inputs);
   void run_layer(const Instruction& in, StreamRef stream, const StepInputs& inputs);
   void run_loss(const Instruction& in, StreamRef stream, const StepInputs& inputs);
@@ -87,10 +113,16 @@ class Executor {
   int rank_;
   std::unique_ptr<comm::Communicator> gathers_, reduces_;
   std::array<Buffer, kPurposes> pools_;
-  Buffer scratch_, sums_, losses_;
+  Buffer scratch_, sums_, losses_, outcome_, results_;
   std::vector<Stream> streams_;
   std::vector<Event> events_;
-  std::vector<InstructionTime> times_;
+  std::array<Event, kLanes> lane_ends_;  // of the last step
+  std::array<Event, kDepth> step_ends_;
+  int64_t launched_ = 0, waited_ = 0;
+  std::unique_ptr<Stopwatch> stopwatch_;
+  size_t constant_end_ = 0;  // instructions before it do not depend on learning rate, clip or loss scale
+  Graph graph_;
+  std::vector<double> graph_key_;  // what the recorded (or last) step depended on
   // Runs of each group's owned elements that share one weight decay.
   struct UpdateRun {
     Partition::Piece piece;
@@ -98,7 +130,6 @@ class Executor {
   };
   std::vector<std::vector<UpdateRun>> update_runs_;
   SparseRows sparse_rows_;
-  StepOutcome outcome_;
 };
 
 }  // namespace zeno::zero

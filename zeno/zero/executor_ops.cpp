@@ -107,7 +107,7 @@ void Executor::run_layer(const Instruction& in, StreamRef stream, const StepInpu
                     .dx = in.x == kNoRegion ? Tensor{} : dy,
                     .saved = bytes_of(in.saved),
                     .workspace = bytes_of(in.workspace)},
-                   parts_.program.saved_mode);
+                   in.keep);
     return;
   }
   layer.forward({.stream = stream,
@@ -117,7 +117,7 @@ void Executor::run_layer(const Instruction& in, StreamRef stream, const StepInpu
                  .y = activation(in.y),
                  .saved = bytes_of(in.saved),
                  .workspace = bytes_of(in.workspace)},
-                parts_.program.saved_mode);
+                in.keep);
 }
 
 void Executor::run_loss(const Instruction& in, StreamRef stream, const StepInputs& inputs) {
@@ -196,41 +196,32 @@ void Executor::run_reduce(const Instruction& in, StreamRef stream) {
 }
 
 void Executor::run_sum_losses(StreamRef stream, const StepInputs& inputs) {
-  std::vector<int64_t> counts;
-  for (const nn::Batch& batch : inputs.batches) counts.push_back(batch.valid_count);
-  auto* sums = reinterpret_cast<StepSums*>(sums_.data());
-  const auto* losses = reinterpret_cast<const float*>(losses_.data());
-  stream.launch([=, rows = parts_.shape.rows(), counts = std::move(counts)](Workers&) {
-    for (size_t mb = 0; mb < counts.size(); ++mb) {
-      for (int64_t i = 0; i < counts[mb]; ++i) sums->loss.add(double(losses[int64_t(mb) * rows + i]));
-    }
-  });
+  for (size_t mb = 0; mb < inputs.batches.size(); ++mb) {
+    std::byte* losses = losses_.data() + mb * size_t(parts_.shape.rows()) * sizeof(float);
+    sum_exactly(stream, {losses, DType::f32, 1, inputs.batches[mb].valid_count}, &sums()->loss);
+  }
 }
 
 void Executor::run_scan(const Instruction& in, StreamRef stream) {
-  auto* sums = reinterpret_cast<StepSums*>(sums_.data());
   const Group& group = parts_.units.groups[in.target.group];
   const bool whole = parts_.store.whole(State::grad, in.target.group);
   // Replicated gradients are the same everywhere: each rank scans its share of them.
   for (const Partition::Piece& piece : group.partition.pieces(rank_)) {
     std::byte* data = parts_.store.data(State::grad, in.target.group) +
                       size_t(whole ? piece.full : piece.shard) * size_of(parts_.policy.grad);
-    grad_scan(stream, {data, parts_.policy.grad, 1, piece.count}, &sums->scan);
+    grad_scan(stream, {data, parts_.policy.grad, 1, piece.count}, &sums()->scan);
   }
 }
 
 void Executor::run_norm(StreamRef stream, const StepInputs& inputs) {
-  auto* own = reinterpret_cast<StepSums*>(sums_.data());
-  const StepSums* all = own;
+  const StepSums* all = sums();
   const int world = parts_.world;
   if (world > 1) {
-    all = own + 1;
+    all = sums() + 1;
     const comm::Part part{sums_.data(), sums_.data() + sizeof(StepSums), int64_t(sizeof(StepSums))};
     reduces_->all_gather(stream, {&part, 1}, DType::u8, "gradient norm");
   }
-  stream.launch([=, this, scale = inputs.loss_scale, clip = inputs.clip](Workers&) {
-    outcome_ = combine(all, world, scale, clip);
-  });
+  combine_async(stream, all, world, inputs.loss_scale, inputs.clip, outcome());
 }
 
 void Executor::run_update(const Instruction& in, StreamRef stream, const StepInputs& inputs) {
@@ -247,7 +238,7 @@ void Executor::run_update(const Instruction& in, StreamRef stream, const StepInp
                        .m = view(State::first_moment, run.piece),
                        .v = view(State::second_moment, run.piece),
                        .param = {},
-                       .grad_factor = &outcome_.grad_factor};
+                       .grad_factor = &outcome()->grad_factor};
     if (!run.decay) op.hyper.weight_decay = 0;
     if (parts_.policy.compute != DType::f32) op.param = view(State::param, run.piece);
     optimizer_update(stream, op);

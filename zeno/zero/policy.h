@@ -38,8 +38,11 @@ struct Policy {
   Order order = Order::horizontal;
   int micro_batches = 1;
   nn::Recompute recompute = nn::Recompute::none;
-  int recompute_every = 1;    // blocks between checkpoints (full only)
-  bool reproducible = false;  // same bits at world sizes 1, 2, 4, 8
+  int recompute_every = 1;                             // blocks between checkpoints (full only)
+  int recompute_blocks = -1;                           // so many blocks from the first; -1: all of them
+  nn::Recompute recompute_rest = nn::Recompute::none;  // the other blocks: none or selective
+  bool reproducible = false;                           // same bits at world sizes 1, 2, 4, 8
+  bool deterministic = false;  // GPU: same bits in every run; `reproducible` implies it
 
   bool moments_first = true;   // m; false for plain SGD
   bool moments_second = true;  // v; false for SGD and Lion

@@ -69,6 +69,7 @@ struct Instruction {
   int micro_batch = -1;
   // Activations of forward, recompute, loss and backward.
   RegionId x = kNoRegion, y = kNoRegion, saved = kNoRegion, workspace = kNoRegion;
+  nn::Recompute keep = nn::Recompute::none;  // what `saved` holds: everything, or what is costly (never full)
   std::vector<Binding> params, grads;
   std::vector<ChunkRange> chunks;  // gather, reduce
   RegionId wire = kNoRegion;       // reduce: copy in the communication dtype
@@ -82,9 +83,7 @@ struct Program {
   std::vector<Instruction> instructions;
   std::vector<Region> regions;
   std::array<size_t, kPurposes> pool_bytes{};
-  nn::Recompute saved_mode =
-      nn::Recompute::none;  // what forward keeps (recompute fills `saved` in this mode)
-  bool scatter = false;     // reductions leave each rank its own shard
+  bool scatter = false;  // reductions leave each rank its own shard
 };
 
 // Everything the compiler needs to know about the machine and the batch.

@@ -22,8 +22,6 @@ class Compiler {
         gradients_(input, steps_, builder_),
         resident_(input.units.groups.size(), kNoRegion),
         segment_of_(input.model.layers.size()) {
-    saved_mode_ =
-        input.policy.recompute == nn::Recompute::selective ? nn::Recompute::selective : nn::Recompute::none;
     for (int s = 0; s < int(segments_.size()); ++s) {
       for (int layer = segments_[s].first; layer <= segments_[s].last; ++layer) segment_of_[layer] = s;
     }
@@ -38,7 +36,6 @@ class Compiler {
     gradients_.flush();
     finish_step();
     Program program = builder_.finish();
-    program.saved_mode = saved_mode_;
     program.scatter = input_.policy.optimizer == Placement::sharded;
     return program;
   }
@@ -79,6 +76,7 @@ class Compiler {
       in.params.push_back({group, resident_[group]});
     }
     in.grads = gradients_.bind(s);
+    if (step.op != Op::loss) in.keep = segment(step.layer).keep;
     switch (step.op) {
       case Op::forward:
         bind_forward(in);
@@ -100,8 +98,9 @@ class Compiler {
     return size_t(input_.shape.rows() * input_.model.hidden) * size_of(input_.policy.compute);
   }
   RegionId new_activation() { return builder_.region(Purpose::activations, activation_bytes()); }
+  const Segment& segment(int layer) const { return segments_[segment_of_[layer]]; }
   nn::LayerSizes sizes(int layer) const {
-    return input_.model.layers[layer]->sizes(input_.shape, input_.policy.compute, saved_mode_);
+    return input_.model.layers[layer]->sizes(input_.shape, input_.policy.compute, segment(layer).keep);
   }
   // Output of `layer` (-1: the tokens, which are no activation).
   RegionId output(int layer, int mb) const { return layer < 0 ? kNoRegion : outputs_.at({layer, mb}); }
@@ -110,7 +109,7 @@ class Compiler {
     in.x = output(in.layer - 1, in.micro_batch);
     in.y = outputs_[{in.layer, in.micro_batch}] = new_activation();
     in.workspace = builder_.region(Purpose::workspace, sizes(in.layer).workspace);
-    if (segments_[segment_of_[in.layer]].recompute) return;
+    if (segment(in.layer).recompute) return;
     in.saved = saved_[{in.layer, in.micro_batch}] =
         builder_.region(Purpose::activations, sizes(in.layer).saved);
   }
@@ -118,7 +117,7 @@ class Compiler {
   // The last layer of a segment runs again for what it saves; its output is known not to be needed.
   void bind_recompute(Instruction& in) {
     in.x = output(in.layer - 1, in.micro_batch);
-    if (in.layer < segments_[segment_of_[in.layer]].last) {
+    if (in.layer < segment(in.layer).last) {
       in.y = outputs_[{in.layer, in.micro_batch}] = new_activation();
     }
     in.workspace = builder_.region(Purpose::workspace, sizes(in.layer).workspace);
@@ -164,7 +163,6 @@ class Compiler {
   std::vector<Residency> residency_;
   ProgramBuilder builder_;
   GradientPlan gradients_;
-  nn::Recompute saved_mode_ = nn::Recompute::none;
   size_t next_gather_ = 0;
   std::map<std::pair<int, int>, RegionId> upcoming_;  // (group, first step) → where its gather goes
   std::vector<RegionId> resident_;                    // of each group now

@@ -50,19 +50,28 @@ class Scheduler {
 
 }  // namespace
 
+// Blocks are the layers that save something. The first of them recompute most: their turn in backward comes
+// last, when what later blocks had saved is free again.
 std::vector<Segment> make_segments(const CompileInput& input) {
   const Policy& policy = input.policy;
   std::vector<Segment> segments;
+  int blocks = 0;
   for (int layer = 0; layer < int(input.model.layers.size()); ++layer) {
     const nn::LayerSizes sizes =
         input.model.layers[layer]->sizes(input.shape, policy.compute, nn::Recompute::none);
-    const bool recompute = policy.recompute == nn::Recompute::full && sizes.saved > 0;
+    nn::Recompute mode = nn::Recompute::none;
+    if (sizes.saved > 0) {
+      const bool heavy = policy.recompute_blocks < 0 || blocks < policy.recompute_blocks;
+      mode = heavy ? policy.recompute : policy.recompute_rest;
+      ++blocks;
+    }
+    const bool recompute = mode == nn::Recompute::full;
     const bool joins = recompute && !segments.empty() && segments.back().recompute &&
                        layer - segments.back().first < std::max(1, policy.recompute_every);
     if (joins) {
       segments.back().last = layer;
     } else {
-      segments.push_back({layer, layer, recompute});
+      segments.push_back({layer, layer, recompute, recompute ? nn::Recompute::none : mode});
     }
   }
   return segments;

@@ -20,6 +20,7 @@ struct ComputeStep {
 struct Segment {
   int first = 0, last = 0;
   bool recompute = false;
+  nn::Recompute keep = nn::Recompute::none;  // what its layers save for backward
 };
 
 std::vector<Segment> make_segments(const CompileInput& input);

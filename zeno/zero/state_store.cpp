@@ -1,8 +1,7 @@
 #include "zeno/zero/state_store.h"
 
-#include <cstring>
-
 #include "zeno/base/error.h"
+#include "zeno/device/copy.h"
 
 namespace zeno::zero {
 namespace {
@@ -64,12 +63,17 @@ void StateStore::book(Ledger& ledger) const {
   }
 }
 
-void StateStore::allocate(Ledger& ledger, const Allocator& allocator) {
+void StateStore::allocate(Ledger& ledger, const Allocator& allocator, StreamRef stream) {
   for (State state : kAllStates) {
     const size_t bytes = size_t(elements_[int(state)]) * size_of(dtype(state));
     buffers_[int(state)] = Buffer(ledger, Tier::device, purpose_of(state), bytes, allocator);
-    if (bytes > 0) std::memset(buffers_[int(state)].data(), 0, bytes);
   }
+  clear(stream);
+}
+
+void StateStore::clear(StreamRef stream) const {
+  for_buffers([&](const Buffer& buffer) { fill_zero_async(stream, buffer.data(), buffer.bytes()); });
+  stream.synchronize();
 }
 
 std::byte* StateStore::data(State state, int group) const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "zeno/device/buffer.h"
+#include "zeno/device/stream.h"
 #include "zeno/zero/units.h"
 
 namespace zeno::zero {
@@ -22,7 +23,14 @@ class StateStore {
   // Books what allocate() will take.
   void book(Ledger& ledger) const;
   // Memory starts as zeros. Collective when `allocator` is.
-  void allocate(Ledger& ledger, const Allocator& allocator);
+  void allocate(Ledger& ledger, const Allocator& allocator, StreamRef stream);
+
+  // Sets everything to zero and waits for it.
+  void clear(StreamRef stream) const;
+  template <class Body>
+  void for_buffers(const Body& body) const {
+    for (const Buffer& buffer : buffers_) body(buffer);
+  }
 
   // Is the state kept whole (element i of the group at index i), or as this rank's shard?
   bool whole(State state, int group) const { return slot(state, group).whole; }

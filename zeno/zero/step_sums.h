@@ -2,15 +2,18 @@
 // exact, so their bits do not depend on who summed what.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
+#include "zeno/base/host_device.h"
+#include "zeno/device/stream.h"
 #include "zeno/kernels/exact_sum.h"
 #include "zeno/kernels/grad_scan.h"
 
 namespace zeno::zero {
 
-// One rank's contribution; plain bytes on the wire.
+// One rank's contribution; plain bytes on the wire. Zero bytes are the empty sum.
 struct StepSums {
   ExactSum loss;
   GradScan scan;
@@ -26,6 +29,30 @@ struct StepOutcome {
 };
 
 // `clip` 0: no clipping.
-StepOutcome combine(const StepSums* ranks, int count, double loss_scale, double clip);
+ZENO_HOST_DEVICE inline StepOutcome combine(const StepSums* ranks, int count, double loss_scale,
+                                            double clip) {
+  StepOutcome outcome;
+  ExactSum loss, squares;
+  for (int r = 0; r < count; ++r) {
+    loss.add(ranks[r].loss);
+    squares.add(ranks[r].scan.squares);
+    outcome.nonfinite += ranks[r].scan.nonfinite;
+    if (ranks[r].scan.nonfinite > 0 && outcome.first_bad_rank < 0) outcome.first_bad_rank = r;
+  }
+  outcome.loss_sum = loss.value();
+  if (outcome.nonfinite > 0) {
+    outcome.grad_norm = std::numeric_limits<double>::quiet_NaN();
+    outcome.grad_factor = 0;
+    return outcome;
+  }
+  outcome.grad_norm = std::sqrt(squares.value()) / loss_scale;
+  const double wanted = clip > 0 ? clip / (outcome.grad_norm + 1e-6) : 1.0;
+  outcome.grad_factor = float((wanted < 1.0 ? wanted : 1.0) / loss_scale);
+  return outcome;
+}
+
+// The same on the stream's device, where the sums and the outcome live.
+void combine_async(StreamRef stream, const StepSums* ranks, int count, double loss_scale, double clip,
+                   StepOutcome* outcome);
 
 }  // namespace zeno::zero

@@ -124,7 +124,7 @@ void gelu_backward_any(Gelu kind, const Tensor& x, const Tensor& dy, const Tenso
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace zeno {
+namespace zeno::cpu {
 
 HWY_EXPORT(swiglu_forward_rows);
 HWY_EXPORT(swiglu_backward_rows);
@@ -181,5 +181,5 @@ void gelu_backward(StreamRef stream, Gelu kind, Tensor x, Tensor dy, Tensor dx) 
   });
 }
 
-}  // namespace zeno
+}  // namespace zeno::cpu
 #endif  // HWY_ONCE

@@ -241,7 +241,7 @@ void run_attention_backward(Workers& workers, const AttentionView& view, const A
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace zeno {
+namespace zeno::cpu {
 HWY_EXPORT(run_attention_backward);
 
 size_t attention_backward_workspace(const AttentionShape& shape) {
@@ -271,5 +271,5 @@ void attention_backward(StreamRef stream, const AttentionBackward& op) {
   });
 }
 
-}  // namespace zeno
+}  // namespace zeno::cpu
 #endif

@@ -192,7 +192,7 @@ void run_attention_forward(Workers& workers, const AttentionView& view, const At
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace zeno {
+namespace zeno::cpu {
 HWY_EXPORT(run_attention_forward);
 
 void attention_forward(StreamRef stream, const AttentionForward& op) {
@@ -204,5 +204,5 @@ void attention_forward(StreamRef stream, const AttentionForward& op) {
   });
 }
 
-}  // namespace zeno
+}  // namespace zeno::cpu
 #endif

@@ -101,7 +101,7 @@ void cross_entropy_rows(const CrossEntropy& op, int64_t begin, int64_t end) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace zeno {
+namespace zeno::cpu {
 
 HWY_EXPORT(cross_entropy_rows);
 
@@ -161,5 +161,5 @@ void scatter_rows(StreamRef stream, Tensor src, Tensor index, Tensor dst) {
       [](int64_t, int32_t row) { return int64_t(row); });
 }
 
-}  // namespace zeno
+}  // namespace zeno::cpu
 #endif  // HWY_ONCE

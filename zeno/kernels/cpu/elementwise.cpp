@@ -68,7 +68,7 @@ void scale_range(const Tensor& x, float factor, int64_t begin, int64_t end) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace zeno {
+namespace zeno::cpu {
 
 HWY_EXPORT(cast_range);
 HWY_EXPORT(add_range);
@@ -117,5 +117,5 @@ void scale(StreamRef stream, Tensor x, float factor) {
   });
 }
 
-}  // namespace zeno
+}  // namespace zeno::cpu
 #endif  // HWY_ONCE

@@ -77,7 +77,7 @@ void embedding_backward_columns(const Tensor& dy, const Tensor& dtable, const ui
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace zeno {
+namespace zeno::cpu {
 
 HWY_EXPORT(embedding_forward_rows);
 HWY_EXPORT(embedding_backward_columns);
@@ -128,5 +128,5 @@ void embedding_backward(StreamRef stream, Tensor ids, Tensor dy, Tensor dtable) 
   });
 }
 
-}  // namespace zeno
+}  // namespace zeno::cpu
 #endif  // HWY_ONCE

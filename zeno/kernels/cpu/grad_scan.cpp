@@ -77,7 +77,7 @@ void scan_range(const Tensor& grad, int64_t begin, int64_t end, GradScan* result
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace zeno {
+namespace zeno::cpu {
 
 HWY_EXPORT(scan_range);
 
@@ -97,5 +97,14 @@ void grad_scan(StreamRef stream, Tensor grad, GradScan* result) {
   });
 }
 
-}  // namespace zeno
+void sum_exactly(StreamRef stream, Tensor values, ExactSum* sum) {
+  ensure(values.contiguous(), "[sum_exactly] got stride {} for {} columns, expected a flat tensor",
+         values.stride, values.cols);
+  stream.launch([=](Workers&) {
+    const float* x = values.as<float>();
+    for (int64_t i = 0; i < values.count(); ++i) sum->add(double(x[i]));
+  });
+}
+
+}  // namespace zeno::cpu
 #endif  // HWY_ONCE

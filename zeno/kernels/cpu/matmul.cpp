@@ -204,7 +204,7 @@ void run_matmul(Workers& workers, const Matmul& op) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace zeno {
+namespace zeno::cpu {
 HWY_EXPORT(run_matmul);
 
 namespace {
@@ -239,5 +239,5 @@ void matmul(StreamRef stream, const Matmul& op) {
   });
 }
 
-}  // namespace zeno
+}  // namespace zeno::cpu
 #endif

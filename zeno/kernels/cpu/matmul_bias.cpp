@@ -43,7 +43,7 @@ void run_bias_backward(Workers& workers, const Tensor& dy, const Tensor& dbias) 
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace zeno {
+namespace zeno::cpu {
 HWY_EXPORT(run_bias_backward);
 
 void bias_backward(StreamRef stream, Tensor dy, Tensor dbias) {
@@ -55,5 +55,5 @@ void bias_backward(StreamRef stream, Tensor dy, Tensor dbias) {
 
 size_t kernel_scratch_bytes() { return size_t(kScratchBytes); }
 
-}  // namespace zeno
+}  // namespace zeno::cpu
 #endif

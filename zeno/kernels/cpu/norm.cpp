@@ -237,7 +237,7 @@ void layernorm_columns(const NormBackward& op, int64_t begin, int64_t end) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace zeno {
+namespace zeno::cpu {
 
 HWY_EXPORT(rmsnorm_forward_rows);
 HWY_EXPORT(rmsnorm_backward_rows);
@@ -331,5 +331,5 @@ void layernorm_backward(StreamRef stream, const NormBackward& op) {
                   HWY_DYNAMIC_DISPATCH(layernorm_columns));
 }
 
-}  // namespace zeno
+}  // namespace zeno::cpu
 #endif  // HWY_ONCE

@@ -1,6 +1,6 @@
 #include "zeno/kernels/optimizer.h"
 
-#include <cmath>
+#include <algorithm>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "zeno/kernels/cpu/optimizer.cpp"
@@ -10,7 +10,8 @@
 #include <hwy/highway.h>
 
 #include "zeno/kernels/cpu/simd_lanes.h"
-#include "zeno/kernels/cpu/step_factors.h"
+#include "zeno/kernels/step_factors.h"
+#include "zeno/kernels/stochastic_rounding.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace zeno::HWY_NAMESPACE {
@@ -107,62 +108,79 @@ void update_any(const OptimizerUpdate& op, const StepFactors& f, int64_t begin, 
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace zeno {
+namespace zeno::cpu {
 
 HWY_EXPORT(update_any);
 
 namespace {
 
-StepFactors step_factors(const OptimizerHyper& h, float grad_factor) {
-  const bool adam = h.kind == OptimizerHyper::Kind::adam || h.kind == OptimizerHyper::Kind::adamw;
-  const bool correct = adam && h.bias_correction;
-  const double correction1 = correct ? 1 - std::pow(h.beta1, double(h.step)) : 1;
-  const double correction2 = correct ? 1 - std::pow(h.beta2, double(h.step)) : 1;
-  return {.grad = grad_factor,
-          .decay = float(h.weight_decay),
-          .keep = float(1 - h.lr * h.weight_decay),
-          .beta1 = float(h.beta1),
-          .one_beta1 = float(1 - h.beta1),
-          .beta2 = float(h.beta2),
-          .one_beta2 = float(1 - h.beta2),
-          .step_size = float(h.lr / correction1),
-          .root = float(std::sqrt(correction2)),
-          .eps = float(h.eps),
-          .momentum = float(h.momentum)};
+constexpr int64_t kRounded = 256;  // elements whose bf16 states are held in fp32 at once
+
+// Elements [at, at + n) of a flat tensor.
+Tensor part_of(const Tensor& t, int64_t at, int64_t n) {
+  return t ? Tensor(t.data + size_t(at) * size_of(t.dtype), t.dtype, 1, n) : t;
 }
 
-void check(const OptimizerUpdate& op) {
-  using Kind = OptimizerHyper::Kind;
-  const Kind kind = op.hyper.kind;
-  const int64_t n = op.master.count();
-  const auto flat = [&](const char* name, const Tensor& t, bool needed) {
-    if (!t && !needed) return;
-    ensure(t.contiguous() && t.count() == n, "[optimizer] {}: got {} elements, expected {} like master", name,
-           t.count(), n);
-  };
-  const bool adam = kind == Kind::adam || kind == Kind::adamw;
-  flat("grad", op.grad, true);
-  flat("m", op.m, adam || kind == Kind::lion || op.hyper.momentum != 0);
-  flat("v", op.v, adam);
-  flat("param", op.param, false);
-  ensure(op.grad_factor != nullptr, "[optimizer] grad_factor: got null, expected an address");
-  ensure(op.hyper.step >= 1, "[optimizer] step: got {}, expected 1 or more", op.hyper.step);
+// A bf16 state in fp32 for the time of an update; an fp32 state is used where it lies.
+struct WideState {
+  WideState(const Tensor& t, int64_t at, int64_t n) : state(part_of(t, at, n)), wide(state) {
+    if (!state || state.dtype == DType::f32) return;
+    for (int64_t i = 0; i < n; ++i) values[i] = float(state.as<BF16>()[i]);
+    wide = Tensor(values, DType::f32, 1, n);
+  }
+  WideState(const WideState&) = delete;  // `wide` points inside
+  void round(const uint64_t* noise, StateRole role) {
+    if (!state || state.dtype == DType::f32) return;
+    for (int64_t i = 0; i < state.cols; ++i) {
+      values[i] = StochasticRounding::round(values[i], noise[i], role);
+      state.as<BF16>()[i] = BF16(values[i]);
+    }
+  }
+  Tensor state, wide;
+  float values[kRounded];
+};
+
+void update_rounded(const OptimizerUpdate& op, const StepFactors& f, int64_t begin, int64_t end) {
+  const StochasticRounding rounding(op.seed, op.hyper.step);
+  uint64_t noise[kRounded];
+  for (int64_t at = begin; at < end; at += kRounded) {
+    const int64_t n = std::min(kRounded, end - at);
+    WideState master(op.master, at, n), m(op.m, at, n), v(op.v, at, n);
+    OptimizerUpdate part = op;
+    part.grad = part_of(op.grad, at, n);
+    part.master = master.wide;
+    part.m = m.wide;
+    part.v = v.wide;
+    part.param = Tensor();
+    HWY_DYNAMIC_DISPATCH(update_any)(part, f, 0, n);
+    for (int64_t i = 0; i < n; ++i) noise[i] = rounding.noise(op.first_index + at + i);
+    master.round(noise, StateRole::master);
+    m.round(noise, StateRole::m);
+    v.round(noise, StateRole::v);
+    if (!op.param) continue;
+    dispatch_float(op.param.dtype, [&]<class P>() {
+      for (int64_t i = 0; i < n; ++i) op.param.as<P>()[at + i] = P(master.wide.as<float>()[i]);
+    });
+  }
 }
 
 }  // namespace
 
 void optimizer_update(StreamRef stream, const OptimizerUpdate& op) {
-  check(op);
+  check_update(op);
   stream.launch([=](Workers& workers) {
     const float grad_factor = *op.grad_factor;
     if (grad_factor == 0) return;
     const StepFactors factors = step_factors(op.hyper, grad_factor);
     constexpr int64_t kGrain = 16384;
+    const auto is_rounded = [](const Tensor& t) { return t && t.dtype == DType::bf16; };
+    const bool rounded = is_rounded(op.master) || is_rounded(op.m) || is_rounded(op.v);
     workers.for_ranges(op.master.count(), kGrain, [&](int64_t begin, int64_t end, int) {
+      if (rounded) return update_rounded(op, factors, begin, end);
       HWY_DYNAMIC_DISPATCH(update_any)(op, factors, begin, end);
     });
   });
 }
 
-}  // namespace zeno
+}  // namespace zeno::cpu
 #endif  // HWY_ONCE

@@ -45,7 +45,7 @@ void rope_rows(const Rope& op, int64_t begin, int64_t end) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace zeno {
+namespace zeno::cpu {
 
 HWY_EXPORT(rope_rows);
 
@@ -64,5 +64,5 @@ void rope(StreamRef stream, const Rope& op) {
   });
 }
 
-}  // namespace zeno
+}  // namespace zeno::cpu
 #endif  // HWY_ONCE

@@ -1,0 +1,192 @@
+#include "zeno/comm/rendezvous.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <thread>
+
+#include "zeno/base/error.h"
+#include "zeno/base/log.h"
+#include "zeno/comm/cost.h"
+
+namespace zeno::comm {
+
+Layout make_layout(int rank, const std::vector<std::string>& hosts) {
+  Layout layout;
+  layout.rank = rank;
+  layout.size = int(hosts.size());
+  for (int r = 0; r < layout.size; ++r) {
+    if (r == rank) layout.local_index = int(layout.local.size());
+    (hosts[size_t(r)] == hosts[size_t(rank)] ? layout.local : layout.remote).push_back(r);
+  }
+  return layout;
+}
+
+std::string title_of_new(std::string_view name, Device device) {
+  return fmt::format("{} ({})", name, device.kind == Device::Kind::cpu ? "cpu" : "cuda");
+}
+
+Rendezvous::Rendezvous(GroupParts parts)
+    : parts_(std::move(parts)),
+      board_(parts_.board_memory, int(parts_.layout.local.size()), parts_.layout.local_index,
+             parts_.staging_bytes),
+      records_(size_t(parts_.layout.size)) {}
+
+void Rendezvous::enlist(Op& op, uint64_t sequence) {
+  op.record.sequence = sequence;
+  op.flight =
+      parts_.recorder->issue(parts_.name, op.record, op.record.elements * int64_t(size_of(op.record.dtype)));
+}
+
+OpWait Rendezvous::patience(const OpRecord& record) const {
+  return OpWait(*parts_.watch, parts_.deadline,
+                {[&] { return describe_operation(record); }, [&] { return describe_stall(record); }});
+}
+
+int Rendezvous::local_index_of(int rank) const {
+  const auto found = std::find(layout().local.begin(), layout().local.end(), rank);
+  return found == layout().local.end() ? -1 : int(found - layout().local.begin());
+}
+
+// Posts this rank's card, waits for everybody's, and makes sure that all say the same.
+void Rendezvous::agree(const Op& op, std::span<const Part> parts, OpWait& wait) {
+  std::array<Address, Board::kMostParts> sends, recvs;
+  const bool sending = op.record.kind != OpKind::broadcast || op.record.root == layout().rank;
+  for (size_t p = 0; p < parts.size(); ++p) {
+    sends[p] =
+        sending && parts[p].count > 0 ? parts_.memory->publish(parts[p].send) : Address{.shared = true};
+    // Only all_reduce lets peers read results.
+    recvs[p] = op.record.kind == OpKind::all_reduce && parts[p].count > 0
+                   ? parts_.memory->publish(parts[p].recv)
+                   : Address{.shared = true};
+  }
+  board_.post(op.record, std::span(sends).first(parts.size()), std::span(recvs).first(parts.size()));
+  board_.meet(wait);
+  for (size_t l = 0; l < layout().local.size(); ++l) {
+    records_[size_t(layout().local[l])] = board_.record(int(l));
+  }
+  if (parts_.link) exchange_records(op.record, wait);
+  for (const OpRecord& record : records_) {
+    if (same_operation(op.record, record)) continue;
+    wait.fail_all(fmt::format("[comm] the ranks disagree on '{}': {}", parts_.name,
+                              find_mismatch(records_).value_or("(records changed)")));
+  }
+}
+
+void Rendezvous::exchange_records(const OpRecord& mine, OpWait& wait) {
+  const auto batch = parts_.link->batch(Channel::records);
+  for (const int r : layout().remote) {
+    batch->receive(r, reinterpret_cast<std::byte*>(&records_[size_t(r)]), sizeof(OpRecord));
+  }
+  for (const int r : layout().remote) {
+    batch->send(r, reinterpret_cast<const std::byte*>(&mine), sizeof(OpRecord));
+  }
+  finish(*batch, wait);
+}
+
+void Rendezvous::finish(MessageBatch& batch, OpWait& wait) {
+  struct Reset {
+    const MessageBatch*& open;
+    ~Reset() { open = nullptr; }
+  } reset{open_batch_};
+  open_batch_ = &batch;
+  complete(batch, wait);
+}
+
+void Rendezvous::complete(MessageBatch& batch, OpWait& wait) {
+  constexpr int kEager = 64;
+  for (int idle = 0; !batch.test(); ++idle) {
+    if (idle < kEager) {
+      sched_yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(std::min(idle, 1000)));
+      wait.check();
+    }
+  }
+}
+
+void Rendezvous::tell(const std::exception& error) const noexcept {
+  parts_.watch->report(layout().rank, error.what());
+  try {
+    if (const std::string dump = parts_.recorder->dump_once(); !dump.empty()) {
+      log_warning("{}\nlast operations of this rank:\n{}", error.what(), dump);
+    }
+  } catch (...) {  // the log is a courtesy; the error itself is on its way
+  }
+}
+
+std::string Rendezvous::describe_operation(const OpRecord& record) const {
+  return fmt::format("{} (operation {} on '{}')", title(record), record.sequence, parts_.name);
+}
+
+std::string Rendezvous::describe_stall(const OpRecord& record) const {
+  if (record.kind == OpKind::send || record.kind == OpKind::recv) {
+    return fmt::format("rank {} has not {} (operation {} of this pair)", record.root,
+                       record.kind == OpKind::send ? "received" : "sent", record.sequence);
+  }
+  if (open_batch_ != nullptr) {
+    return fmt::format("messages with {} are open", list_ranks(open_batch_->open()));
+  }
+  std::string text;
+  for (const int l : board_.missing()) {
+    const OpRecord last = board_.last_done(l);
+    text += fmt::format(
+        "{}rank {} has not arrived (last completed there: {})", text.empty() ? "" : ", ",
+        layout().local[size_t(l)],
+        last.sequence == 0 ? "nothing" : fmt::format("operation {}, {}", last.sequence, title(last)));
+  }
+  return text.empty() ? "an earlier operation of this communicator, issued on another stream, has not run"
+                      : text;
+}
+
+void Rendezvous::count_traffic(const Op& op) {
+  const int n = layout().size, rank = layout().rank;
+  const DType dtype = op.record.dtype;
+  const std::scoped_lock lock(traffic_mutex_);
+  ++traffic_.calls;
+  for (const Part& part : op.parts) {
+    switch (op.record.kind) {
+      case OpKind::all_gather:
+        traffic_.gathered += all_gather_cost(n, part.count, dtype).bytes;
+        break;
+      case OpKind::broadcast:
+        traffic_.gathered += broadcast_cost(n, rank == op.record.root, part.count, dtype).bytes;
+        break;
+      case OpKind::reduce_scatter:
+        traffic_.reduced += reduce_scatter_cost(n, part.count, dtype).bytes;
+        break;
+      case OpKind::all_reduce:
+        traffic_.reduced += all_reduce_cost(n, rank, part.count, dtype).bytes;
+        break;
+      case OpKind::all_to_all:
+        traffic_.exchanged += all_to_all_cost(n, part.count, dtype).bytes;
+        break;
+      case OpKind::send:
+        traffic_.exchanged += send_cost(part.count, dtype).bytes;
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+Traffic Rendezvous::traffic() const {
+  const std::scoped_lock lock(traffic_mutex_);
+  return traffic_;
+}
+
+void Rendezvous::check_message(const Op& op, const OpRecord& theirs, OpWait& wait) const {
+  const OpRecord& mine = op.record;
+  const bool same = theirs.kind == OpKind::send && theirs.sequence == mine.sequence &&
+                    theirs.dtype == mine.dtype && theirs.elements == mine.elements &&
+                    theirs.unit_hash == mine.unit_hash;
+  if (same) return;
+  wait.fail_all(fmt::format(
+      "[comm] ranks {} and {} disagree on '{}': rank {} issued {} as number {}, rank {} issued {} "
+      "as number {}",
+      mine.root, layout().rank, parts_.name, mine.root, describe(theirs), theirs.sequence, layout().rank,
+      describe(mine), mine.sequence));
+}
+
+}  // namespace zeno::comm

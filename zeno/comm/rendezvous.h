@@ -1,0 +1,68 @@
+// What every backend does for an operation besides moving its data: makes the ranks agree on what they are
+// about to run, keeps the account, and turns every trouble into one Error(peer) that names rank, operation
+// and unit.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "zeno/comm/board.h"
+#include "zeno/comm/peers.h"
+
+namespace zeno::comm {
+
+// An operation with everything it needs, on its way through a stream.
+struct Op {
+  OpRecord record;
+  std::vector<Part> parts;
+  DType recv_dtype = DType::f32;
+  bool accumulate = false;
+  uint64_t flight = 0;  // handle in the flight recorder
+};
+
+class Rendezvous {
+ public:
+  explicit Rendezvous(GroupParts parts);
+
+  const Layout& layout() const { return parts_.layout; }
+  Traffic traffic() const;
+
+ protected:
+  ~Rendezvous() = default;
+
+  // Gives an operation its number and its place in the flight recorder.
+  void enlist(Op& op, uint64_t sequence);
+  // `record` must live as long as the wait.
+  OpWait patience(const OpRecord& record) const;
+  // Posts this rank's card, waits for everybody's, and makes sure that all say the same. The card may be
+  // replaced after board_.part().
+  void agree(const Op& op, std::span<const Part> parts, OpWait& wait);
+  // Is what arrived the message that this rank expects?
+  void check_message(const Op& op, const OpRecord& theirs, OpWait& wait) const;
+  void finish(MessageBatch& batch, OpWait& wait);
+  static void complete(MessageBatch& batch, OpWait& wait);
+  // To the other ranks, unless they know of a failure already, and to the log.
+  void tell(const std::exception& error) const noexcept;
+  void count_traffic(const Op& op);
+  // Who is missing.
+  std::string describe_stall(const OpRecord& record) const;
+  // Index of `rank` among the ranks of this host, -1 when it is elsewhere.
+  int local_index_of(int rank) const;
+
+  GroupParts parts_;
+  Board board_;
+
+ private:
+  void exchange_records(const OpRecord& mine, OpWait& wait);
+  std::string describe_operation(const OpRecord& record) const;
+
+  std::vector<OpRecord> records_;             // of all ranks, for the collective that runs
+  const MessageBatch* open_batch_ = nullptr;  // of the collective that runs, for the stall report
+  mutable std::mutex traffic_mutex_;
+  Traffic traffic_;
+};
+
+}  // namespace zeno::comm

@@ -1,0 +1,121 @@
+// CPU streams: a worker thread each, so overlap, and every race it can hide, exists without a GPU.
+#include <deque>
+#include <functional>
+#include <thread>
+
+#include "zeno/base/log.h"
+#include "zeno/device/stream_impl.h"
+
+namespace zeno {
+namespace {
+
+class CpuStream final : public StreamImpl {
+ public:
+  explicit CpuStream(StreamOptions given)
+      : StreamImpl(std::move(given)),
+        workers_(options().threads, options().scratch, options().scratch_bytes),
+        thread_([this] { loop(); }) {}
+
+  ~CpuStream() override {
+    {
+      const std::scoped_lock lock(mutex_);
+      stop_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+  }
+
+  void launch(CpuTask task) override {
+    push([this, task = std::move(task)](std::exception_ptr& error) {
+      if (!error) task(workers_);
+    });
+  }
+
+  void record(const std::shared_ptr<Event::State>& event) override {
+    uint64_t count;
+    {
+      const std::scoped_lock lock(event->mutex);
+      count = ++event->recorded;
+      event->mark = nullptr;
+    }
+    push([event, count](std::exception_ptr& error) { event->reach(count, error); });
+  }
+
+  void wait(const std::shared_ptr<Event::State>& event) override {
+    if (const auto mark = event->device_mark()) {
+      push([mark](std::exception_ptr&) { mark->synchronize(); });
+      return;
+    }
+    const uint64_t count = event->last_count();
+    if (count == 0) return;
+    push([event, count](std::exception_ptr& error) {
+      std::exception_ptr failure = event->await(count);
+      if (!error) error = failure;
+    });
+  }
+
+  void synchronize() override {
+    std::exception_ptr failure;
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool done = false;
+    push([&](std::exception_ptr& error) {
+      const std::scoped_lock lock(mutex);
+      failure = error;
+      done = true;
+      changed.notify_one();
+    });
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return done; });
+    if (failure) std::rethrow_exception(failure);
+  }
+
+  void reset_error() override {
+    push([](std::exception_ptr& error) { error = nullptr; });
+  }
+
+ private:
+  // Runs `task(error)` in order; it may set `error`. Ordinary tasks skip themselves once error is set.
+  void push(std::function<void(std::exception_ptr&)> task) {
+    {
+      const std::scoped_lock lock(mutex_);
+      queue_.push_back(std::move(task));
+    }
+    wake_.notify_one();
+  }
+
+  void loop() {
+    set_log_rank(options().rank);
+    std::exception_ptr error;
+    std::unique_lock lock(mutex_);
+    while (true) {
+      wake_.wait(lock, [&] { return stop_ || !queue_.empty(); });
+      if (queue_.empty()) return;
+      auto task = std::move(queue_.front());
+      queue_.pop_front();
+      lock.unlock();
+      try {
+        task(error);
+      } catch (...) {
+        if (!error) error = std::current_exception();
+      }
+      task = nullptr;  // captured state dies here, not at the next task
+      lock.lock();
+    }
+  }
+
+  Workers workers_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::function<void(std::exception_ptr&)>> queue_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<StreamImpl> make_cpu_stream(StreamOptions options) {
+  return std::make_unique<CpuStream>(std::move(options));
+}
+
+}  // namespace zeno

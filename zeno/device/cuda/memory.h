@@ -1,0 +1,27 @@
+// The CUDA side of Device, Buffer and copies, behind plain functions so that the files that choose between
+// devices need no CUDA header. Without CUDA in the build, device/no_cuda.cpp answers: no device.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "zeno/device/buffer.h"
+#include "zeno/device/stopwatch.h"
+#include "zeno/device/stream.h"
+
+namespace zeno {
+
+// Scratch of every CUDA stream that runs kernels.
+namespace cuda {
+inline constexpr size_t kScratchBytes = size_t(64) << 20;
+}
+
+int cuda_device_count();
+size_t cuda_available_memory(int device);
+Block cuda_allocate(int device, size_t bytes);
+Block cuda_allocate_pinned(size_t bytes);
+void cuda_copy(StreamRef stream, std::byte* to, const std::byte* from, size_t bytes);
+void cuda_fill_zero(StreamRef stream, std::byte* to, size_t bytes);
+std::unique_ptr<Stopwatch> make_cuda_stopwatch(int device, size_t marks);
+
+}  // namespace zeno

@@ -1,0 +1,38 @@
+// Which algorithm of cuBLASLt each matrix product runs. A plan is made once per shape, layout, types and
+// alignment, and shared by all devices of one model, so that every rank sums in the same order. Without
+// tuning a plan is the library's first choice; tuned plans are timed and can be kept in a file.
+//
+// Same bits: only algorithms with a fixed order of summation are taken, so a plan always gives the same bits.
+// Two machines, or two tunings, may settle on different plans; the plan file pins them.
+//
+// Threads: all calls may come from any thread. A MatmulTuning acts on products of its own thread.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace zeno::cuda {
+
+// While one of these lives, a product without a tuned plan is timed over candidates with the operands of the
+// call: it synchronizes its stream, needs no memory of its own, and leaves garbage in C. Products under graph
+// capture are never tuned.
+class MatmulTuning {
+ public:
+  MatmulTuning();
+  ~MatmulTuning();
+  MatmulTuning(const MatmulTuning&) = delete;
+  MatmulTuning& operator=(const MatmulTuning&) = delete;
+};
+
+// Takes the plans that this version of cuBLASLt made, for any model of GPU. A missing file holds none; a
+// damaged one or one of another version is ignored with a line in the log, never an error. Plans already
+// tuned by this process win. Call before the first product.
+void load_matmul_plans(const std::filesystem::path& path);
+// Adds the tuned plans of this process to those in the file, in one step; makes the folder. Processes must
+// not save the same file at the same time: one rank per machine saves. A file that cannot be written is a
+// warning.
+void save_matmul_plans(const std::filesystem::path& path);
+// A table: product, candidates timed, best time, rate.
+std::string describe_matmul_plans();
+
+}  // namespace zeno::cuda

@@ -1,0 +1,145 @@
+#include "zeno/kernels/cuda/matmul_problem.h"
+
+#include "zeno/base/error.h"
+#include "zeno/kernels/cuda/matmul_cache.h"
+
+namespace zeno::cuda {
+namespace {
+
+cudaDataType_t type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return CUDA_R_32F;
+    case DType::bf16:
+      return CUDA_R_16BF;
+    case DType::f16:
+      return CUDA_R_16F;
+    default:
+      fail(ErrorKind::internal, "[matmul] got {}, expected a floating type", name_of(dtype));
+  }
+}
+
+template <class T>
+void set(cublasLtMatmulDescOpaque_t& operation, cublasLtMatmulDescAttributes_t attribute, const T& value) {
+  check_lt(cublasLtMatmulDescSetAttribute(&operation, attribute, &value, sizeof value), "describe a product");
+}
+
+template <class T>
+void set(cublasLtMatmulPreferenceOpaque_t& wish, cublasLtMatmulPreferenceAttributes_t attribute,
+         const T& value) {
+  check_lt(cublasLtMatmulPreferenceSetAttribute(&wish, attribute, &value, sizeof value), "set a preference");
+}
+
+// A row-major [rows, cols] matrix as the library sees it: [cols, rows].
+void set_layout(cublasLtMatrixLayoutOpaque_t& layout, DType dtype, int64_t rows, int64_t cols,
+                int64_t stride) {
+  check_lt(cublasLtMatrixLayoutInit(&layout, type_of(dtype), uint64_t(cols), uint64_t(rows), stride),
+           "describe a matrix");
+}
+
+cublasOperation_t operation_of(bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; }
+
+// Sums split over K are added up in fp32 in a fixed order, from the workspace; the schemes that add into the
+// output round in between.
+constexpr uint32_t kReductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+
+}  // namespace
+
+MatmulProblem::MatmulProblem(const MatmulCall& call) : call_(call) {
+  const MatmulKey& key = call.key;
+  // CUBLAS_COMPUTE_32F: fp32 operands are multiplied in fp32, not TF32.
+  check_lt(cublasLtMatmulDescInit(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describe a product");
+  set(operation_, CUBLASLT_MATMUL_DESC_TRANSA, operation_of(key.transpose_b));
+  set(operation_, CUBLASLT_MATMUL_DESC_TRANSB, operation_of(key.transpose_a));
+  if (key.bias) {
+    set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(operation_, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, int32_t(type_of(key.output)));
+    set(operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias);
+  }
+  set_layout(a_, key.operands, key.transpose_b ? key.n : key.k, key.transpose_b ? key.k : key.n, key.ldb);
+  set_layout(b_, key.operands, key.transpose_a ? key.k : key.m, key.transpose_a ? key.m : key.k, key.lda);
+  set_layout(c_, key.output, key.m, key.n, key.ldc);
+  set_layout(addend_, key.output, key.m, key.n, key.addend == Addend::residual ? key.ld_residual : key.ldc);
+}
+
+std::vector<MatmulAlgorithm> MatmulProblem::choices(cublasLtHandle_t handle, int most, size_t workspace) {
+  const MatmulKey& key = call_.key;
+  cublasLtMatmulPreferenceOpaque_t wish;
+  check_lt(cublasLtMatmulPreferenceInit(&wish), "make a preference");
+  set(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t(workspace));
+  set(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, kReductions);
+  set(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, uint32_t(1) << key.align_b);
+  set(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, uint32_t(1) << key.align_a);
+  set(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+      uint32_t(1) << (key.addend == Addend::residual ? key.align_residual : key.align_c));
+  set(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, uint32_t(1) << key.align_c);
+
+  std::vector<cublasLtMatmulHeuristicResult_t> results{size_t(most)};
+  int count = 0;
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, &operation_, &a_, &b_, &addend_, &c_,
+                                                               &wish, most, results.data(), &count);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
+  check_lt(status, "choose an algorithm");
+  std::vector<MatmulAlgorithm> algorithms;
+  for (int i = 0; i < count; ++i) {
+    const cublasLtMatmulHeuristicResult_t& result = results[size_t(i)];
+    if (result.state == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= workspace && dependable(result.algo))
+      algorithms.push_back({result.algo, result.workspaceSize});
+  }
+  return algorithms;
+}
+
+bool MatmulProblem::dependable(const cublasLtMatmulAlgo_t& algo) const {
+  uint32_t reduction = 0;
+  size_t written = 0;
+  const bool known =
+      cublasLtMatmulAlgoConfigGetAttribute(&algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &reduction,
+                                           sizeof reduction, &written) == CUBLAS_STATUS_SUCCESS;
+  if (known && (reduction & ~kReductions) != 0) return false;
+  if (call_.key.addend != Addend::residual) return true;
+  int32_t out_of_place = 0;
+  return cublasLtMatmulAlgoCapGetAttribute(&algo, CUBLASLT_ALGO_CAP_OUT_OF_PLACE_RESULT_SUPPORT,
+                                           &out_of_place, sizeof out_of_place,
+                                           &written) != CUBLAS_STATUS_SUCCESS ||
+         out_of_place != 0;
+}
+
+std::optional<MatmulAlgorithm> MatmulProblem::accept(cublasLtHandle_t handle,
+                                                     const cublasLtMatmulAlgo_t& algo) {
+  cublasLtMatmulHeuristicResult_t result{};
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoCheck(handle, &operation_, &a_, &b_, &addend_, &c_, &algo, &result);
+  if (status != CUBLAS_STATUS_SUCCESS || result.state != CUBLAS_STATUS_SUCCESS ||
+      result.workspaceSize > kMatmulWorkspace || !dependable(algo))
+    return std::nullopt;
+  return MatmulAlgorithm{algo, result.workspaceSize};
+}
+
+std::optional<MatmulAlgorithm> MatmulProblem::swizzled(cublasLtHandle_t handle,
+                                                       const cublasLtMatmulAlgo_t& algo) {
+  uint32_t supported = 0, swizzle = 0;
+  size_t written = 0;
+  if (cublasLtMatmulAlgoCapGetAttribute(&algo, CUBLASLT_ALGO_CAP_CTA_SWIZZLING_SUPPORT, &supported,
+                                        sizeof supported, &written) != CUBLAS_STATUS_SUCCESS ||
+      supported == 0 ||
+      cublasLtMatmulAlgoConfigGetAttribute(&algo, CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, &swizzle,
+                                           sizeof swizzle, &written) != CUBLAS_STATUS_SUCCESS ||
+      swizzle > 1)
+    return std::nullopt;
+  swizzle = 1 - swizzle;
+  cublasLtMatmulAlgo_t other = algo;
+  if (cublasLtMatmulAlgoConfigSetAttribute(&other, CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, &swizzle,
+                                           sizeof swizzle) != CUBLAS_STATUS_SUCCESS)
+    return std::nullopt;
+  return accept(handle, other);
+}
+
+cublasStatus_t MatmulProblem::run(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algo,
+                                  std::span<std::byte> workspace, cudaStream_t stream) {
+  const float alpha = 1, beta = call_.key.addend == Addend::none ? 0 : 1;
+  const void* const addend = call_.key.addend == Addend::residual ? call_.residual : call_.c;
+  return cublasLtMatmul(handle, &operation_, &alpha, call_.b, &a_, call_.a, &b_, &beta, addend, &addend_,
+                        call_.c, &c_, &algo, workspace.data(), workspace.size(), stream);
+}
+
+}  // namespace zeno::cuda

@@ -1,0 +1,78 @@
+// Every public kernel runs where its stream is. Without CUDA in the build its half of each pair is discarded
+// before the linker would look for it, and CUDA streams cannot be made.
+#include "zeno/device/cuda/memory.h"
+#include "zeno/kernels/activation.h"
+#include "zeno/kernels/attention.h"
+#include "zeno/kernels/cross_entropy.h"
+#include "zeno/kernels/elementwise.h"
+#include "zeno/kernels/embedding.h"
+#include "zeno/kernels/grad_scan.h"
+#include "zeno/kernels/matmul.h"
+#include "zeno/kernels/norm.h"
+#include "zeno/kernels/optimizer.h"
+#include "zeno/kernels/rope.h"
+
+namespace zeno {
+
+// name, parameters after the stream, the same as arguments
+#define ZENO_KERNELS(K)                                                                     \
+  K(matmul, (const Matmul& op), (op))                                                       \
+  K(bias_backward, (Tensor dy, Tensor dbias), (dy, dbias))                                  \
+  K(attention_forward, (const AttentionForward& op), (op))                                  \
+  K(attention_backward, (const AttentionBackward& op), (op))                                \
+  K(rmsnorm_forward, (const NormForward& op), (op))                                         \
+  K(rmsnorm_backward, (const NormBackward& op), (op))                                       \
+  K(layernorm_forward, (const NormForward& op), (op))                                       \
+  K(layernorm_backward, (const NormBackward& op), (op))                                     \
+  K(rope, (const Rope& op), (op))                                                           \
+  K(swiglu_forward, (Tensor gate_up, Tensor y), (gate_up, y))                               \
+  K(swiglu_backward, (Tensor gate_up, Tensor dy, Tensor dgate_up), (gate_up, dy, dgate_up)) \
+  K(gelu_forward, (Gelu kind, Tensor x, Tensor y), (kind, x, y))                            \
+  K(gelu_backward, (Gelu kind, Tensor x, Tensor dy, Tensor dx), (kind, x, dy, dx))          \
+  K(embedding_forward, (const EmbeddingForward& op), (op))                                  \
+  K(embedding_backward, (Tensor ids, Tensor dy, Tensor dtable), (ids, dy, dtable))          \
+  K(cross_entropy, (const CrossEntropy& op), (op))                                          \
+  K(gather_rows, (Tensor src, Tensor index, Tensor dst), (src, index, dst))                 \
+  K(scatter_rows, (Tensor src, Tensor index, Tensor dst), (src, index, dst))                \
+  K(cast, (Tensor x, Tensor y), (x, y))                                                     \
+  K(add, (Tensor a, Tensor b, Tensor y), (a, b, y))                                         \
+  K(scale, (Tensor x, float factor), (x, factor))                                           \
+  K(grad_scan, (Tensor grad, GradScan * result), (grad, result))                            \
+  K(sum_exactly, (Tensor values, ExactSum * sum), (values, sum))                            \
+  K(optimizer_update, (const OptimizerUpdate& op), (op))
+
+#define ZENO_UNPACK(...) __VA_ARGS__
+#define ZENO_DECLARE(name, parameters, arguments) void name(StreamRef stream, ZENO_UNPACK parameters);
+#define ZENO_DEFINE(name, parameters, arguments)          \
+  void name(StreamRef stream, ZENO_UNPACK parameters) {   \
+    if constexpr (ZENO_CUDA) {                            \
+      if (stream.device().kind == Device::Kind::cuda) {   \
+        return cuda::name(stream, ZENO_UNPACK arguments); \
+      }                                                   \
+    }                                                     \
+    cpu::name(stream, ZENO_UNPACK arguments);             \
+  }
+
+namespace cpu {
+ZENO_KERNELS(ZENO_DECLARE)
+size_t kernel_scratch_bytes();
+size_t attention_backward_workspace(const AttentionShape& shape);
+}  // namespace cpu
+namespace cuda {
+ZENO_KERNELS(ZENO_DECLARE)
+size_t attention_backward_workspace(const AttentionShape& shape, DType dtype);
+}  // namespace cuda
+ZENO_KERNELS(ZENO_DEFINE)
+
+size_t kernel_scratch_bytes(Device::Kind kind) {
+  return kind == Device::Kind::cpu ? cpu::kernel_scratch_bytes() : cuda::kScratchBytes;
+}
+
+size_t attention_backward_workspace(Device::Kind kind, const AttentionShape& shape, DType dtype) {
+  if constexpr (ZENO_CUDA) {
+    if (kind == Device::Kind::cuda) return cuda::attention_backward_workspace(shape, dtype);
+  }
+  return cpu::attention_backward_workspace(shape);
+}
+
+}  // namespace zeno

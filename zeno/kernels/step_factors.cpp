@@ -1,0 +1,50 @@
+#include "zeno/kernels/step_factors.h"
+
+#include <cmath>
+
+namespace zeno {
+
+using Kind = OptimizerHyper::Kind;
+
+StepFactors step_factors(const OptimizerHyper& h, float grad_factor) {
+  const bool adam = h.kind == Kind::adam || h.kind == Kind::adamw;
+  const bool correct = adam && h.bias_correction;
+  const double correction1 = correct ? 1 - std::pow(h.beta1, double(h.step)) : 1;
+  const double correction2 = correct ? 1 - std::pow(h.beta2, double(h.step)) : 1;
+  return {.grad = grad_factor,
+          .decay = float(h.weight_decay),
+          .keep = float(1 - h.lr * h.weight_decay),
+          .beta1 = float(h.beta1),
+          .one_beta1 = float(1 - h.beta1),
+          .beta2 = float(h.beta2),
+          .one_beta2 = float(1 - h.beta2),
+          .step_size = float(h.lr / correction1),
+          .root = float(std::sqrt(correction2)),
+          .eps = float(h.eps),
+          .momentum = float(h.momentum)};
+}
+
+void check_update(const OptimizerUpdate& op) {
+  const Kind kind = op.hyper.kind;
+  const int64_t n = op.master.count();
+  const auto flat = [&](const char* name, const Tensor& t, bool needed) {
+    if (!t && !needed) return;
+    ensure(t.contiguous() && t.count() == n, "[optimizer] {}: got {} elements, expected {} like master", name,
+           t.count(), n);
+  };
+  const auto state = [&](const char* name, const Tensor& t, bool needed) {
+    flat(name, t, needed);
+    ensure(!t || t.dtype == DType::f32 || t.dtype == DType::bf16,
+           "[optimizer] {}: got {}, expected f32 or bf16", name, name_of(t.dtype));
+  };
+  const bool adam = kind == Kind::adam || kind == Kind::adamw;
+  flat("grad", op.grad, true);
+  state("master", op.master, true);
+  state("m", op.m, adam || kind == Kind::lion || op.hyper.momentum != 0);
+  state("v", op.v, adam);
+  flat("param", op.param, false);
+  ensure(op.grad_factor != nullptr, "[optimizer] grad_factor: got null, expected an address");
+  ensure(op.hyper.step >= 1, "[optimizer] step: got {}, expected 1 or more", op.hyper.step);
+}
+
+}  // namespace zeno

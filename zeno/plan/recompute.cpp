@@ -1,0 +1,66 @@
+#include "zeno/plan/recompute.h"
+
+#include <fmt/format.h>
+
+namespace zeno::plan {
+namespace {
+
+// Layers that save something; the embedding does not.
+int blocks_of(const nn::LayerList& model) {
+  int blocks = 0;
+  for (const auto& layer : model.layers) {
+    blocks += layer->sizes({1, 1}, DType::f32, nn::Recompute::none).saved > 0;
+  }
+  return blocks;
+}
+
+std::string_view name_of(nn::Recompute mode) {
+  switch (mode) {
+    case nn::Recompute::none:
+      return "none";
+    case nn::Recompute::selective:
+      return "selective";
+    case nn::Recompute::full:
+      return "full";
+  }
+  return "?";
+}
+
+}  // namespace
+
+void choose_recompute(const nn::LayerList& model, zero::EngineOptions& options, int world, size_t limit) {
+  const int blocks = blocks_of(model);
+  zero::Policy& policy = options.policy;
+  const auto fits = [&](int count) {
+    policy.recompute_blocks = count;
+    return zero::plan_memory(model, options, world).ledger->booked(Tier::device) <= limit;
+  };
+  for (const auto& [mode, rest] : {std::pair{nn::Recompute::selective, nn::Recompute::none},
+                                   std::pair{nn::Recompute::full, nn::Recompute::selective}}) {
+    policy.recompute = mode;
+    policy.recompute_rest = rest;
+    if (!fits(blocks)) continue;
+    int low = 0, high = blocks;  // memory falls with every block that recomputes
+    while (low < high) {
+      const int middle = (low + high) / 2;
+      if (fits(middle)) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    policy.recompute_blocks = high;
+    return;
+  }
+}
+
+std::string describe_recompute(const nn::LayerList& model, const zero::Policy& policy) {
+  const int blocks = blocks_of(model);
+  const int heavy = policy.recompute_blocks < 0 ? blocks : policy.recompute_blocks;
+  if (heavy == blocks) return fmt::format("recompute: {}", name_of(policy.recompute));
+  if (heavy == 0) return fmt::format("recompute: {}", name_of(policy.recompute_rest));
+  return fmt::format("recompute: {} for {} of {} blocks, {} for the others", name_of(policy.recompute), heavy,
+                     blocks, name_of(policy.recompute_rest));
+}
+
+}  // namespace zeno::plan

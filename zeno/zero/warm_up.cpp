@@ -1,0 +1,49 @@
+// The step before the first: on a GPU the whole program runs once on random numbers, so that matrix products
+// are timed and chosen in place (no memory of their own), kernels are loaded and attention plans built before
+// anything counts. Then the state is zero again.
+#include <random>
+#include <vector>
+
+#include "zeno/kernels/cuda/fill_random.h"
+#include "zeno/kernels/cuda/matmul_plans.h"
+#include "zeno/zero/engine.h"
+
+namespace zeno::zero {
+namespace {
+
+// Every micro-batch the same: random tokens, all of them targets.
+struct RandomBatch {
+  RandomBatch(nn::BatchShape shape, int64_t vocab) {
+    std::mt19937 engine(1);
+    std::uniform_int_distribution<int32_t> token(0, int32_t(vocab - 1));
+    for (int64_t row = 0; row < shape.rows(); ++row) {
+      tokens.push_back(token(engine));
+      positions.push_back(int32_t(row % shape.seq));
+      rows.push_back(int32_t(row));
+    }
+  }
+  MicroBatch view() const { return {tokens, tokens, positions, {}, rows}; }
+  std::vector<int32_t> tokens, positions, rows;
+};
+
+}  // namespace
+
+void Engine::warm_up() {
+  if constexpr (ZENO_CUDA) {
+    const cuda::MatmulTuning tuning;
+    const StreamRef stream = executor_->compute();
+    const auto randomise = [&](const Buffer& buffer) {
+      cuda::fill_random(stream, buffer.data(), buffer.bytes());
+    };
+    store_.for_buffers(randomise);
+    executor_->for_pools(randomise);
+    const RandomBatch batch(shape_, model_.vocab);
+    submit(std::vector<MicroBatch>(size_t(policy_.micro_batches), batch.view()), {.clip = 1});
+    executor_->wait();
+    tokens_.clear();
+    traffic_ = executor_->traffic();
+    store_.clear(stream);
+  }
+}
+
+}  // namespace zeno::zero
