@@ -117,7 +117,8 @@ ZENO_HOST_DEVICE inline double ExactSum::value() const {
   bool sticky = false;
   for (int i = 0; i <= top - 3; ++i) sticky |= sum.limbs_[size_t(i)] != 0;
   if ((high | low) == 0) return 0.0;
-  const int drop = 64 - std::countl_zero(high);  // 0..64: bits of the window above the 64 that are kept
+  int drop = 0;  // 0..64: bits of the window above the 64 that are kept (std::countl_zero is 64 on the GPU)
+  for (uint64_t rest = high; rest != 0; rest >>= 1) ++drop;
   const uint64_t kept = drop == 0 ? low : drop == 64 ? high : high << (64 - drop) | low >> drop;
   if (drop > 0) sticky |= (drop == 64 ? low : low << (64 - drop)) != 0;
   const uint64_t leading = kept | uint64_t(sticky);

@@ -214,13 +214,15 @@ void Attention::rotate_backward(const BackwardArgs& args, const Intermediates& t
   if (!o_.qk_norm) return;
   const auto head_norm = [&](int64_t begin, int64_t cols, int weight, Tensor rstd, int64_t heads) {
     const Tensor d = dqkv.columns(begin, cols);
-    rmsnorm_backward(args.stream, {.x = t.raw.columns(begin, cols),
-                                   .weight = pick(args.params, weight),
-                                   .rstd = rstd,
-                                   .dy = d,
-                                   .dx = d,
-                                   .dweight = pick(args.grads, weight),
-                                   .inner = heads});
+    norm_backward(args.stream, Norm::rms,
+                  {.x = t.raw.columns(begin, cols),
+                   .weight = pick(args.params, weight),
+                   .rstd = rstd,
+                   .dy = d,
+                   .dx = d,
+                   .dweight = pick(args.grads, weight),
+                   .inner = heads},
+                  args.fresh);
   };
   head_norm(0, q_cols(), q_norm_, t.q_rstd, o_.heads);
   head_norm(q_cols(), k_cols(), k_norm_, t.k_rstd, o_.kv_heads);
@@ -266,7 +268,8 @@ void Attention::backward(const BackwardArgs& args, Recompute recompute) const {
                                 .weight = pick(args.params, out_),
                                 .dx = g.dout,
                                 .dweight = pick(args.grads, out_),
-                                .dbias = pick(args.grads, out_bias_)});
+                                .dbias = pick(args.grads, out_bias_),
+                                .fresh = args.fresh});
   if (selective && o_.qk_norm) rotate(args.stream, args.params, args.batch, t);
   attention_backward(args.stream, {.shape = kernel_shape(shape),
                                    .qkv = t.qkv,

@@ -26,6 +26,7 @@ class Block final : public Layer {
   LayerSizes sizes(BatchShape shape, DType compute, Recompute recompute) const override;
   void forward(const ForwardArgs& args, Recompute recompute) const override;
   void backward(const BackwardArgs& args, Recompute recompute) const override;
+  bool writes_gradients() const override { return true; }
   double forward_flops(BatchShape shape) const override {
     return attention_->forward_flops(shape) + mlp_->forward_flops(shape);
   }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "zeno/device/copy.h"
 #include "zeno/kernels/embedding.h"
 #include "zeno/nn/parameter_list.h"
 
@@ -37,12 +38,16 @@ class Embedding final : public Layer {
 
   void backward(const BackwardArgs& args, Recompute) const override {
     const Tensor dtable = pick(args.grads, table_), dpositions = pick(args.grads, positions_);
+    for (const Tensor& table : {dtable, dpositions}) {
+      if (args.fresh && table) fill_zero_async(args.stream, table.data, table.bytes());
+    }
     if (dtable) embedding_backward(args.stream, args.batch.tokens, args.dy, dtable);
     if (dpositions) embedding_backward(args.stream, args.batch.positions, args.dy, dpositions);
   }
 
   double forward_flops(BatchShape) const override { return 0; }
   bool backward_needs_params() const override { return false; }
+  bool writes_gradients() const override { return true; }
 
  private:
   std::string name_;

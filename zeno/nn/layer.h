@@ -51,7 +51,7 @@ struct Parameter {
 struct BatchShape {
   int64_t batch = 0, seq = 0;               // B, T
   Device::Kind device = Device::Kind::cpu;  // where it runs: workspaces differ
-  bool deterministic = false;  // GPU: attention gradients in a fixed order (AttentionShape)
+  bool deterministic = false;               // GPU: attention gradients in a fixed order (AttentionShape)
   int64_t rows() const { return batch * seq; }
 };
 
@@ -78,7 +78,7 @@ struct LayerSizes {
 };
 
 // Views handed to a layer, in the order of parameters(). Gradients are fp32 (or the accumulation dtype) and
-// are added to; an empty view means frozen: skip it.
+// are added to, or written when they are fresh; an empty view means frozen: skip it.
 struct ForwardArgs {
   StreamRef stream;
   const Batch& batch;
@@ -98,6 +98,7 @@ struct BackwardArgs {
   Tensor dy;  // [R, C]; may be overwritten
   Tensor dx;  // [R, C], written; may be dy; empty for the first layer
   Tensor saved, workspace;
+  bool fresh = false;  // the gradients hold nothing yet: write them (only when writes_gradients())
 };
 
 class Layer {
@@ -112,6 +113,9 @@ class Layer {
   virtual void backward(const BackwardArgs& args, Recompute recompute) const = 0;
   // Floating-point operations of one forward over `shape` (backward is taken as twice that).
   virtual double forward_flops(BatchShape shape) const = 0;
+  // Can backward write its gradients instead of adding to them? Then nothing is cleared before the first of
+  // them.
+  virtual bool writes_gradients() const { return false; }
   // Does backward read the parameters? (An embedding's does not: the engine then gathers nothing.)
   virtual bool backward_needs_params() const { return true; }
 };
@@ -129,6 +133,7 @@ struct LossArgs {
   Tensor hits;                    // i32 [1, R], evaluation only, optional
   float grad_scale = 1;           // loss scale / valid tokens of the whole global batch
   Tensor workspace;               // u8
+  bool fresh = false;             // as in BackwardArgs
 };
 
 class LossLayer {
@@ -138,6 +143,7 @@ class LossLayer {
   virtual std::vector<Parameter> parameters() const = 0;
   virtual size_t workspace(BatchShape shape, DType compute) const = 0;
   virtual void run(const LossArgs& args) const = 0;
+  virtual bool writes_gradients() const { return false; }
   virtual double forward_flops(BatchShape shape) const = 0;
 };
 

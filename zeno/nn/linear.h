@@ -7,12 +7,13 @@
 namespace zeno::nn {
 
 struct LinearBackward {
-  Tensor x;        // [R, K], input of forward; read only when dweight is given
-  Tensor dy;       // [R, N]
-  Tensor weight;   // [N, K]
-  Tensor dx;       // [R, K], written last: may be x; empty view: not wanted
-  Tensor dweight;  // [N, K], += ; empty view: frozen
-  Tensor dbias;    // [1, N], += ; empty view: none or frozen
+  Tensor x;            // [R, K], input of forward; read only when dweight is given
+  Tensor dy;           // [R, N]
+  Tensor weight;       // [N, K]
+  Tensor dx;           // [R, K], written last: may be x; empty view: not wanted
+  Tensor dweight;      // [N, K], += ; empty view: frozen
+  Tensor dbias;        // [1, N], += ; empty view: none or frozen
+  bool fresh = false;  // write dweight and dbias instead of adding to them
 };
 
 void linear_backward(StreamRef stream, const LinearBackward& op);

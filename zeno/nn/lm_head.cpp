@@ -30,6 +30,7 @@ class LmHead final : public LossLayer {
   std::vector<Parameter> parameters() const override { return list_.all(); }
   size_t workspace(BatchShape shape, DType compute) const override;
   void run(const LossArgs& args) const override;
+  bool writes_gradients() const override { return true; }
   double forward_flops(BatchShape shape) const override {
     return 2 * double(shape.rows()) * double(o_.hidden) * double(o_.vocab);
   }
@@ -97,12 +98,15 @@ void LmHead::run(const LossArgs& args) const {
   }
   // x has been read: dx may take its place.
   if (args.dx) fill_zero_async(args.stream, args.dx.data, args.dx.bytes());
+  for (const Tensor& gradient : args.grads) {
+    if (args.fresh && n == 0 && gradient) fill_zero_async(args.stream, gradient.data, gradient.bytes());
+  }
   for (int64_t begin = 0; begin < n; begin += s.h.rows)
     run_chunk(args, s, begin, std::min(s.h.rows, n - begin));
 }
 
 void LmHead::run_chunk(const LossArgs& args, const Scratch& s, int64_t begin, int64_t rows) const {
-  const bool training = !args.grads.empty();
+  const bool training = !args.grads.empty(), fresh = args.fresh && begin == 0;
   const Tensor x = s.x.slice(begin, rows), h = s.h.slice(0, rows), logits = s.logits.slice(0, rows);
   const Tensor rstd = s.rstd.slice(0, rows), mean = s.mean.slice(0, rows),
                weight = pick(args.params, weight_);
@@ -121,8 +125,12 @@ void LmHead::run_chunk(const LossArgs& args, const Scratch& s, int64_t begin, in
                               .hits = args.hits ? args.hits.columns(begin, rows) : Tensor{},
                               .grad_scale = training ? args.grad_scale : 0.0f});
   if (!training) return;
-  linear_backward(args.stream,
-                  {.x = h, .dy = logits, .weight = weight, .dx = h, .dweight = pick(args.grads, weight_)});
+  linear_backward(args.stream, {.x = h,
+                                .dy = logits,
+                                .weight = weight,
+                                .dx = h,
+                                .dweight = pick(args.grads, weight_),
+                                .fresh = fresh});
   norm_backward(args.stream, o_.norm,
                 {.x = x,
                  .weight = pick(args.params, norm_),
@@ -131,7 +139,8 @@ void LmHead::run_chunk(const LossArgs& args, const Scratch& s, int64_t begin, in
                  .dy = h,
                  .dx = h,
                  .dweight = pick(args.grads, norm_),
-                 .dbias = pick(args.grads, norm_bias_)});
+                 .dbias = pick(args.grads, norm_bias_)},
+                fresh);
   scatter_rows(args.stream, h, args.batch.valid_rows.columns(begin, rows), args.dx);
 }
 

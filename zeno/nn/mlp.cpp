@@ -50,10 +50,12 @@ class Mlp final : public Layer {
   int down_ = kAbsent, down_bias_ = kAbsent;
 };
 
-// Rows are independent, so evaluation, which keeps nothing, goes through them in parts: its workspace then
-// stays below what training needs anyway.
-int64_t evaluation_rows(int64_t rows) {
-  return std::min(rows, std::max<int64_t>(64, div_ceil<int64_t>(rows, 4)));
+// Rows are independent, so a pass that keeps nothing goes through them in parts: its workspace then stays
+// below what training needs anyway. Not on a GPU, where the bits of a product may depend on its number of
+// rows, and the pass that recomputes takes them all.
+int64_t rows_at_once(BatchShape shape) {
+  if (shape.device != Device::Kind::cpu) return shape.rows();
+  return std::min(shape.rows(), std::max<int64_t>(64, div_ceil<int64_t>(shape.rows(), 4)));
 }
 
 Mlp::Mlp(const BlockOptions& options) : o_(options) {
@@ -100,7 +102,7 @@ void Mlp::cut_rest(Intermediates& t, Layout& work, int64_t rows, DType compute) 
 LayerSizes Mlp::sizes(BatchShape shape, DType compute, Recompute recompute) const {
   Layout evaluation;
   Intermediates nothing_saved;
-  cut_rest(nothing_saved, evaluation, evaluation_rows(shape.rows()), compute);
+  cut_rest(nothing_saved, evaluation, rows_at_once(shape), compute);
   if (recompute == Recompute::full) return {.saved = 0, .workspace = evaluation.peak()};
 
   Layout saved, work;
@@ -146,8 +148,9 @@ void Mlp::forward(const ForwardArgs& args, Recompute recompute) const {
     run_rows(args, args.x, args.y, t);
     return;
   }
-  for (int64_t begin = 0; begin < rows; begin += evaluation_rows(rows)) {
-    const int64_t part = std::min(evaluation_rows(rows), rows - begin);
+  const int64_t step = rows_at_once(args.batch.shape);
+  for (int64_t begin = 0; begin < rows; begin += step) {
+    const int64_t part = std::min(step, rows - begin);
     Layout work(args.workspace);
     Intermediates t;
     cut_rest(t, work, part, compute);
@@ -169,7 +172,8 @@ void Mlp::backward(const BackwardArgs& args, Recompute recompute) const {
                                 .weight = pick(args.params, down_),
                                 .dx = t.act,
                                 .dweight = pick(args.grads, down_),
-                                .dbias = pick(args.grads, down_bias_)});
+                                .dbias = pick(args.grads, down_bias_),
+                                .fresh = args.fresh});
   activate_backward(args.stream, t, t.act);
   if (selective && pick(args.grads, up_.weight)) up_.normalise(args.stream, args.params, args.x, t.normed);
   up_.backward(args, t.normed, t.up);

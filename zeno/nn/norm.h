@@ -9,6 +9,7 @@ enum class Norm { rms, layer };
 
 // Async on `stream`; the mean view is needed by LayerNorm only.
 void norm_forward(StreamRef stream, Norm kind, const NormForward& op);
-void norm_backward(StreamRef stream, Norm kind, const NormBackward& op);
+// fresh: dweight and dbias are written instead of added to.
+void norm_backward(StreamRef stream, Norm kind, const NormBackward& op, bool fresh);
 
 }  // namespace zeno::nn

@@ -30,7 +30,8 @@ void NormedLinear::backward(const BackwardArgs& args, const Normed& n, Tensor dy
                                 .weight = pick(args.params, weight),
                                 .dx = n.h,
                                 .dweight = pick(args.grads, weight),
-                                .dbias = pick(args.grads, bias)});
+                                .dbias = pick(args.grads, bias),
+                                .fresh = args.fresh});
   norm_backward(args.stream, kind,
                 {.x = args.x,
                  .weight = pick(args.params, norm),
@@ -40,7 +41,8 @@ void NormedLinear::backward(const BackwardArgs& args, const Normed& n, Tensor dy
                  .dresidual = args.dy,
                  .dx = args.dx,
                  .dweight = pick(args.grads, norm),
-                 .dbias = pick(args.grads, norm_bias)});
+                 .dbias = pick(args.grads, norm_bias)},
+                args.fresh);
 }
 
 }  // namespace zeno::nn

@@ -53,7 +53,8 @@ std::vector<double> graph_key(const StepInputs& inputs) {
   std::vector<double> key{inputs.loss_scale / double(std::max<int64_t>(1, inputs.valid_tokens))};
   for (const nn::Batch& batch : inputs.batches) {
     key.push_back(double(batch.valid_count));
-    key.push_back(double(std::bit_ceil(uint64_t(batch.documents))));  // attention plans are made for powers of two
+    key.push_back(
+        double(std::bit_ceil(uint64_t(batch.documents))));  // attention plans are made for powers of two
   }
   return key;
 }

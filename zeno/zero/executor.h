@@ -107,6 +107,8 @@ class Executor {
   Tensor activation(RegionId id) const;
   std::byte* whole_grads(const Binding& binding) const;
   std::vector<Tensor> views(int layer, const std::vector<Binding>& bindings, State state) const;
+  int64_t first_index(int group) const;
+  static bool writes(const Instruction& in);
   comm::Communicator& communicator(const Instruction& in);
 
   ExecutorParts parts_;

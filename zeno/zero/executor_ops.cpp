@@ -48,6 +48,9 @@ std::vector<Tensor> Executor::views(int layer, const std::vector<Binding>& bindi
   return tensors;
 }
 
+// All of an instruction's gradients are fresh, or none (GradientPlan::bind).
+bool Executor::writes(const Instruction& in) { return !in.grads.empty() && in.grads.front().fresh; }
+
 comm::Communicator& Executor::communicator(const Instruction& in) {
   return in.op == Op::gather ? *gathers_ : *reduces_;
 }
@@ -106,7 +109,8 @@ void Executor::run_layer(const Instruction& in, StreamRef stream, const StepInpu
                     .dy = dy,
                     .dx = in.x == kNoRegion ? Tensor{} : dy,
                     .saved = bytes_of(in.saved),
-                    .workspace = bytes_of(in.workspace)},
+                    .workspace = bytes_of(in.workspace),
+                    .fresh = writes(in)},
                    in.keep);
     return;
   }
@@ -134,7 +138,8 @@ void Executor::run_loss(const Instruction& in, StreamRef stream, const StepInput
        .losses = {losses_.data() + size_t(in.micro_batch * rows) * sizeof(float), DType::f32, 1, rows},
        .hits = {},
        .grad_scale = float(inputs.loss_scale / double(std::max<int64_t>(1, inputs.valid_tokens))),
-       .workspace = bytes_of(in.workspace)});
+       .workspace = bytes_of(in.workspace),
+       .fresh = writes(in)});
 }
 
 void Executor::run_gather(const Instruction& in, StreamRef stream) {
@@ -224,6 +229,13 @@ void Executor::run_norm(StreamRef stream, const StepInputs& inputs) {
   combine_async(stream, all, world, inputs.loss_scale, inputs.clip, outcome());
 }
 
+// Where a group begins in the whole model, whatever the sharding.
+int64_t Executor::first_index(int group) const {
+  int64_t first = 0;
+  for (int g = 0; g < group; ++g) first += parts_.units.groups[g].layout.size();
+  return first;
+}
+
 void Executor::run_update(const Instruction& in, StreamRef stream, const StepInputs& inputs) {
   const int g = in.target.group;
   const StateStore& store = parts_.store;
@@ -238,9 +250,11 @@ void Executor::run_update(const Instruction& in, StreamRef stream, const StepInp
                        .m = view(State::first_moment, run.piece),
                        .v = view(State::second_moment, run.piece),
                        .param = {},
-                       .grad_factor = &outcome()->grad_factor};
+                       .grad_factor = &outcome()->grad_factor,
+                       .seed = parts_.policy.seed,
+                       .first_index = first_index(g) + run.piece.full};
     if (!run.decay) op.hyper.weight_decay = 0;
-    if (parts_.policy.compute != DType::f32) op.param = view(State::param, run.piece);
+    if (parts_.policy.compute != parts_.policy.states) op.param = view(State::param, run.piece);
     optimizer_update(stream, op);
   }
 }

@@ -52,14 +52,33 @@ RegionId GradientPlan::cleared_region(int group) {
   return region;
 }
 
+// Is this the first step to touch its groups in their storage, and does its layer write all there is of them?
+// Then clearing can be left out. (Padding between tensors is zero from the start and nobody writes it;
+// passing buffers must be cleared for its sake.)
+bool GradientPlan::written_whole(const ComputeStep& step) const {
+  const UnitTable& units = input_.units;
+  const bool loss = step.op == Op::loss;
+  if (!(loss ? input_.model.loss->writes_gradients() : input_.model.layers[step.layer]->writes_gradients()))
+    return false;
+  const std::vector<int>& params = units.layer_params[step.layer];
+  for (int group : grad_groups(step)) {
+    if (in_region(units.groups[group]) || storage_cleared_[group]) return false;
+    for (const FlatTensor& tensor : units.groups[group].layout.tensors()) {
+      if (std::find(params.begin(), params.end(), tensor.id) == params.end()) return false;
+    }
+  }
+  return true;
+}
+
 std::vector<Binding> GradientPlan::bind(int s) {
   std::vector<Binding> bindings;
+  const bool fresh = written_whole(steps_[s]);
   for (int group : grad_groups(steps_[s])) {
     const Window window = window_of(group, steps_[s]);
     if (!in_region(input_.units.groups[group])) {
-      if (!storage_cleared_[group]) clear({group, kNoRegion});
+      if (!storage_cleared_[group] && !fresh) clear({group, kNoRegion});
       storage_cleared_[group] = true;
-      bindings.push_back({group, kNoRegion});
+      bindings.push_back({group, kNoRegion, fresh});
       continue;
     }
     const auto open = buffer_.find(window);

@@ -38,6 +38,7 @@ class GradientPlan {
   Window window_of(int group, const ComputeStep& step) const;
   bool in_region(const Group& group) const;
   RegionId cleared_region(int group);
+  bool written_whole(const ComputeStep& step) const;
   void clear(Binding target);
   void add_leaf(Window window);
   void complete(Window window, RegionId region);

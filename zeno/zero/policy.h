@@ -22,8 +22,10 @@ struct Policy {
   Placement optimizer = Placement::replicated;
 
   DType compute = DType::f32;
-  DType grad = DType::f32;  // accumulation
-  DType wire = DType::f32;  // what reductions send
+  DType grad = DType::f32;    // accumulation
+  DType wire = DType::f32;    // what reductions send
+  DType states = DType::f32;  // masters and moments; bf16 rounds them stochastically (optimizer.h)
+  uint64_t seed = 0;          // of that rounding
 
   int64_t reduce_bucket = 500'000'000;  // elements
   int64_t gather_bucket = 500'000'000;  // elements

@@ -52,6 +52,7 @@ struct Region {
 struct Binding {
   int group = 0;
   RegionId region = kNoRegion;
+  bool fresh = false;  // gradients: nothing there yet, the layer writes
 };
 
 // A run of chunks of a group that takes part in a collective.

@@ -134,6 +134,7 @@ class Checker {
       if (in.op == Op::zero_grads) cleared.insert({in.target.group, in.target.region});
       if (in.op == Op::update) ++updates[size_t(in.target.group)];
       for (const Binding& binding : in.grads) {
+        if (binding.fresh) cleared.insert({binding.group, binding.region});
         demand(cleared.count({binding.group, binding.region}) > 0, i,
                "adds to gradients that were not cleared");
       }

@@ -38,10 +38,10 @@ StateStore::StateStore(const UnitTable& units, const Policy& policy, int rank)
                                      : std::vector<Partition::Piece>{{0, 0, group.layout.size()}});
     if (!group.trainable) continue;
     add_slot(State::grad, g, policy.grads == Placement::replicated || group.sparse);
-    if (policy.compute != DType::f32) add_slot(State::master, g, !shard_optimizer);
+    if (policy.compute != policy.states) add_slot(State::master, g, !shard_optimizer);
     if (policy.moments_first) add_slot(State::first_moment, g, !shard_optimizer);
     if (policy.moments_second) add_slot(State::second_moment, g, !shard_optimizer);
-    if (policy.compute == DType::f32) slots_[int(State::master)][g] = slot(State::param, g);
+    if (policy.compute == policy.states) slots_[int(State::master)][g] = slot(State::param, g);
   }
 }
 
@@ -54,7 +54,7 @@ void StateStore::add_slot(State state, int group, bool whole) {
 
 DType StateStore::dtype(State state) const {
   if (state == State::param) return policy_.compute;
-  return state == State::grad ? policy_.grad : DType::f32;
+  return state == State::grad ? policy_.grad : policy_.states;
 }
 
 void StateStore::book(Ledger& ledger) const {
@@ -77,7 +77,7 @@ void StateStore::clear(StreamRef stream) const {
 }
 
 std::byte* StateStore::data(State state, int group) const {
-  const bool alias = state == State::master && policy_.compute == DType::f32;
+  const bool alias = state == State::master && policy_.compute == policy_.states;
   const Buffer& buffer = buffers_[int(alias ? State::param : state)];
   return buffer.data() + size_t(slot(state, group).offset) * size_of(dtype(state));
 }

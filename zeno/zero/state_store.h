@@ -1,6 +1,6 @@
 // The training state one rank keeps between steps: parameters in compute precision, gradients, fp32 masters
-// and moments, each whole or as a shard per group, in one buffer per purpose. In fp32 the masters are the
-// parameters: no second copy. With one rank, shards are the full buffers.
+// and moments, each whole or as a shard per group, in one buffer per purpose. Where masters and parameters
+// have the same type they are the same: no second copy. With one rank, shards are the full buffers.
 #pragma once
 
 #include <array>
