@@ -1,12 +1,11 @@
-// Which way an attention call goes and where its temporaries lie. Pure arithmetic: the same functions size
-// the workspace and carve it.
+// Which way attention goes on CUDA and where the temporaries of its gradient lie. Pure arithmetic, in every
+// build: the same functions size the workspace, on a machine without a GPU too, and carve it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "zeno/kernels/attention.h"
-#include "zeno/kernels/cuda/attention_documents.h"
 
 namespace zeno::cuda {
 
@@ -30,35 +29,24 @@ class Carver {
 // Whether cuDNN's fused kernels take the shape in both directions.
 bool cudnn_takes(const AttentionShape& shape, DType dtype);
 
-// Batch entries of the ragged form, a power of two; 0: documents are kept apart by a mask over whole
-// sequences instead. Both directions of a call must agree: the ragged form stores lse as [B·T, H].
-int64_t ragged_entries(const AttentionShape& shape, int64_t documents);
-int64_t most_ragged_entries(const AttentionShape& shape);
-
 // Sequences and heads that the gradient treats at a time.
 struct AttentionChunk {
   int64_t batch = 0, heads = 0, kv_heads = 0;
+  int64_t queries(int64_t seq) const { return batch * heads * seq; }
 };
-AttentionChunk gradient_chunk(const AttentionShape& shape, bool ordered);
+AttentionChunk gradient_chunk(const AttentionShape& shape);
 
-// Temporaries of the gradient; absent ones are null.
+// Temporaries of one chunk of cuDNN's gradient; absent ones are null.
 struct GradientSpace {
-  float* delta = nullptr;                              // [B·H·T]
-  float* lse = nullptr;                                // [B·H, T], when forward left it ragged
-  int32_t* lengths = nullptr;                          // [B]
-  float* dq_sums = nullptr;                            // unordered
-  std::byte *dk = nullptr, *dv = nullptr;              // ragged, grouped heads: [B·T, G·D]
-  std::byte *dk_heads = nullptr, *dv_heads = nullptr;  // and [B·T, H·D]
-  DocumentTables tables;
+  float* delta = nullptr;      // [queries]
+  int32_t* lengths = nullptr;  // [sequences]
+  float* dq_sums = nullptr;    // [queries, D], where sums have no fixed order
   std::byte* cudnn = nullptr;
   size_t cudnn_bytes = 0;
   size_t bytes = 0;  // of all
 };
-GradientSpace dense_gradient_space(std::byte* base, const AttentionShape& shape, bool ordered);
-GradientSpace ragged_gradient_space(std::byte* base, const AttentionShape& shape, int64_t entries,
-                                    int64_t dq_stride);
+GradientSpace gradient_space(std::byte* base, const AttentionShape& shape);
 
-// `count` tables for `entries` documents, in the order of DocumentTables::strides.
-DocumentTables carve_tables(Carver& carve, int64_t entries, int count);
+size_t attention_backward_workspace(const AttentionShape& shape, DType dtype);
 
 }  // namespace zeno::cuda

@@ -3,9 +3,11 @@
 #include "zeno/device/cuda/memory.h"
 #include "zeno/kernels/activation.h"
 #include "zeno/kernels/attention.h"
+#include "zeno/kernels/attention_space.h"
 #include "zeno/kernels/cross_entropy.h"
 #include "zeno/kernels/elementwise.h"
 #include "zeno/kernels/embedding.h"
+#include "zeno/kernels/fp8.h"
 #include "zeno/kernels/grad_scan.h"
 #include "zeno/kernels/matmul.h"
 #include "zeno/kernels/norm.h"
@@ -18,6 +20,8 @@ namespace zeno {
 #define ZENO_KERNELS(K)                                                                     \
   K(matmul, (const Matmul& op), (op))                                                       \
   K(bias_backward, (Tensor dy, Tensor dbias), (dy, dbias))                                  \
+  K(fp8_quantise, (const Fp8Quantise& op), (op))                                            \
+  K(fp8_matmul, (const Fp8Product& op), (op))                                               \
   K(attention_forward, (const AttentionForward& op), (op))                                  \
   K(attention_backward, (const AttentionBackward& op), (op))                                \
   K(rmsnorm_forward, (const NormForward& op), (op))                                         \
@@ -60,7 +64,6 @@ size_t attention_backward_workspace(const AttentionShape& shape);
 }  // namespace cpu
 namespace cuda {
 ZENO_KERNELS(ZENO_DECLARE)
-size_t attention_backward_workspace(const AttentionShape& shape, DType dtype);
 }  // namespace cuda
 ZENO_KERNELS(ZENO_DEFINE)
 
@@ -69,9 +72,7 @@ size_t kernel_scratch_bytes(Device::Kind kind) {
 }
 
 size_t attention_backward_workspace(Device::Kind kind, const AttentionShape& shape, DType dtype) {
-  if constexpr (ZENO_CUDA) {
-    if (kind == Device::Kind::cuda) return cuda::attention_backward_workspace(shape, dtype);
-  }
+  if (kind == Device::Kind::cuda) return cuda::attention_backward_workspace(shape, dtype);
   return cpu::attention_backward_workspace(shape);
 }
 

@@ -61,36 +61,64 @@ struct GeluParts {
   float weight, slope;  // y = x · weight, dy/dx = slope
 };
 
-// Φ(-|x|) = e^(-z²) · erfcx(z) / 2 with z = |x| / √2, as the CPU does it: (1 + 2z) · erfcx(z) is a polynomial
-// in q = (z - 4) / (z + 4) over 0 <= z <= 10.5, and beyond that e^(-z²) is 0.
+// One instruction each, 2 ulp; results below 2^-126 are 0.
+__device__ inline float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ inline float reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// Φ(-|x|) = e^(-z²) · erfcx(z) / 2 with z = |x| / √2. kWide, for fp32 results, as the CPU does it:
+// (1 + 2z) · erfcx(z) is a polynomial in q = (z - 4) / (z + 4) over 0 <= z <= 10.5, and beyond that e^(-z²)
+// is 0. For results of 16 bits erfcx(z) is a polynomial in t = 1 / (1 + 0.55 z) within 5.7e-5 of its value.
+template <bool kWide>
 __device__ inline GeluParts exact_gelu(float x) {
-  const float far = fminf(fabsf(x) * 0.707106781f, 10.5f);
-  const float e = expf(x * x * -0.5f);
-  const float q = __fdividef(far - 4.0f, far + 4.0f);
-  constexpr float kErfcx[] = {-0.00110606524f, 0.00507837970f, -0.0160147783f, 0.0372124332f,
-                              -0.0663606024f,  0.0937216483f,  -0.101037059f,  0.0680978788f,
-                              0.0153796005f,   -0.139621132f,  1.23299512f};
-  float p = -0.000632992600f;
+  float e, tail;
+  if constexpr (kWide) {
+    e = expf(x * x * -0.5f);
+    const float far = fminf(fabsf(x) * 0.707106781f, 10.5f);
+    const float q = __fdividef(far - 4.0f, far + 4.0f);
+    constexpr float kErfcx[] = {-0.00110606524f, 0.00507837970f, -0.0160147783f, 0.0372124332f,
+                                -0.0663606024f,  0.0937216483f,  -0.101037059f,  0.0680978788f,
+                                0.0153796005f,   -0.139621132f,  1.23299512f};
+    float p = -0.000632992600f;
 #pragma unroll
-  for (float coefficient : kErfcx) p = fmaf(p, q, coefficient);
-  const float tail = __fdividef(p * e * 0.5f, fmaf(far, 2.0f, 1.0f));
+    for (float coefficient : kErfcx) p = fmaf(p, q, coefficient);
+    tail = __fdividef(p * e * 0.5f, fmaf(far, 2.0f, 1.0f));
+  } else {
+    e = exp2_fast(x * x * -0.721347520f);
+    const float t = reciprocal(fmaf(fabsf(x), 0.55f * 0.707106781f, 1.0f));
+    constexpr float kErfcx[] = {0.334203356f, 0.213858408f, 0.316441225f, 0.310072793f};
+    float p = -0.174631844f;
+#pragma unroll
+    for (float coefficient : kErfcx) p = fmaf(p, t, coefficient);
+    tail = p * (t * 0.5f) * e;
+  }
   const float cdf = x < 0 ? tail : 1.0f - tail;
   return {cdf, fmaf(x, e * 0.398942280f, cdf)};
 }
 
 // weight = (1 + tanh u) / 2 = sigmoid(2u) with u = √(2/π) · (x + 0.044715 x³).
+template <bool kWide>
 __device__ inline GeluParts tanh_gelu(float x) {
-  constexpr float kTwoRoot = 1.59576912f;
+  constexpr float kTwoRoot = 1.59576912f, kLog2e = 1.44269504f;
   const float square = x * x;
-  const float weight = sigmoid(kTwoRoot * x * fmaf(square, 0.044715f, 1.0f));
+  const float twice_u = kTwoRoot * x * fmaf(square, 0.044715f, 1.0f);
+  const float weight = kWide ? sigmoid(twice_u) : reciprocal(1.0f + exp2_fast(twice_u * -kLog2e));
   const float rate = kTwoRoot * fmaf(square, 3 * 0.044715f, 1.0f);
   return {weight, fmaf(x * rate, weight * (1.0f - weight), weight)};
 }
 
-template <Gelu kKind>
+template <Gelu kKind, class T>
 __device__ inline GeluParts gelu_parts(float x) {
-  if constexpr (kKind == Gelu::exact) return exact_gelu(x);
-  if constexpr (kKind == Gelu::tanh) return tanh_gelu(x);
+  constexpr bool kWide = std::is_same_v<T, float>;
+  if constexpr (kKind == Gelu::exact) return exact_gelu<kWide>(x);
+  if constexpr (kKind == Gelu::tanh) return tanh_gelu<kWide>(x);
 }
 
 struct GeluStrides {
@@ -111,11 +139,11 @@ __global__ void __launch_bounds__(kRowThreads)
     unpack(values, v);
     unpack(grads, grad);
 #pragma unroll
-    for (int i = 0; i < N; ++i) v[i] = grad[i] * gelu_parts<kKind>(v[i]).slope;
+    for (int i = 0; i < N; ++i) v[i] = grad[i] * gelu_parts<kKind, T>(v[i]).slope;
   } else {
     unpack(values, v);
 #pragma unroll
-    for (int i = 0; i < N; ++i) v[i] *= gelu_parts<kKind>(v[i]).weight;
+    for (int i = 0; i < N; ++i) v[i] *= gelu_parts<kKind, T>(v[i]).weight;
   }
   store<N>(out + row * strides.out + group * N, pack<T>(v));
 }

@@ -4,9 +4,9 @@
 
 #include "zeno/base/error.h"
 #include "zeno/device/cuda/runtime.h"
+#include "zeno/kernels/attention_space.h"
 #include "zeno/kernels/cuda/attention_cudnn.h"
 #include "zeno/kernels/cuda/attention_plain.h"
-#include "zeno/kernels/cuda/attention_space.h"
 
 namespace zeno::cuda {
 namespace {
@@ -47,11 +47,6 @@ void check_aligned(std::string_view where, std::string_view name, const Tensor& 
 
 }  // namespace
 
-size_t attention_backward_workspace(const AttentionShape& shape, DType dtype) {
-  if (cudnn_takes(shape, dtype)) return cudnn_attention_workspace(shape, shape.deterministic);
-  return size_t(shape.batch * shape.heads * shape.seq) * sizeof(float);
-}
-
 void attention_forward(StreamRef stream, const AttentionForward& op) {
   check_shared("attention_forward", op);
   if (op.qkv.rows == 0) return;
@@ -76,7 +71,7 @@ void attention_backward(StreamRef stream, const AttentionBackward& op) {
   for (const auto& [name, t] :
        {std::pair{"qkv", op.qkv}, {"out", op.out}, {"dout", op.dout}, {"dqkv", op.dqkv}})
     check_aligned(where, name, t);
-  cudnn_attention_backward(stream, op, op.shape.deterministic);
+  cudnn_attention_backward(stream, op);
 }
 
 }  // namespace zeno::cuda

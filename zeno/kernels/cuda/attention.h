@@ -9,6 +9,5 @@ namespace zeno::cuda {
 
 void attention_forward(StreamRef stream, const AttentionForward& op);
 void attention_backward(StreamRef stream, const AttentionBackward& op);
-size_t attention_backward_workspace(const AttentionShape& shape, DType dtype);
 
 }  // namespace zeno::cuda

@@ -6,7 +6,6 @@
 namespace zeno::cuda {
 
 void cudnn_attention_forward(StreamRef stream, const AttentionForward& op);
-void cudnn_attention_backward(StreamRef stream, const AttentionBackward& op, bool ordered);
-size_t cudnn_attention_workspace(const AttentionShape& shape, bool ordered);
+void cudnn_attention_backward(StreamRef stream, const AttentionBackward& op);
 
 }  // namespace zeno::cuda

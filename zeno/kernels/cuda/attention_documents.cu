@@ -41,9 +41,7 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t start = i < found ? tables.starts[i] : tokens;
     const int64_t end = i + 1 < found ? tables.starts[i + 1] : tokens;
     if (i < tables.capacity) tables.lengths[i] = int32_t(end - start);
-    for (int t = 0; t < kDocumentTables; ++t) {
-      if (tables.offsets[t] != nullptr) tables.offsets[t][i] = start * tables.strides[t];
-    }
+    for (int t = 0; t < kDocumentTables; ++t) tables.offsets[t][i] = start * tables.strides[t];
   }
 }
 
@@ -57,13 +55,6 @@ __global__ void split_heads_kernel(const float* from, float* to, int64_t count, 
   if (i >= count) return;
   const int64_t t = i % seq, h = i / seq % heads, b = i / seq / heads;
   to[i] = from[(b * seq + t) * heads + h];
-}
-
-__global__ void copy_rows_kernel(const uint4* from, uint4* to, int64_t count, int64_t width,
-                                 int64_t from_stride, int64_t to_stride) {
-  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i >= count) return;
-  to[i / width * to_stride + i % width] = from[i / width * from_stride + i % width];
 }
 
 }  // namespace
@@ -85,14 +76,6 @@ void split_heads(cudaStream_t stream, const float* from, float* to, int64_t batc
   split_heads_kernel<<<unsigned(div_ceil<int64_t>(count, 256)), 256, 0, stream>>>(from, to, count, seq,
                                                                                   heads);
   check_launch("split_heads");
-}
-
-void copy_rows(cudaStream_t stream, const Tensor& from, const Tensor& to) {
-  const int64_t per_vector = 8, width = from.cols / per_vector, count = from.rows * width;
-  copy_rows_kernel<<<unsigned(div_ceil<int64_t>(count, 256)), 256, 0, stream>>>(
-      reinterpret_cast<const uint4*>(from.data), reinterpret_cast<uint4*>(to.data), count, width,
-      from.stride / per_vector, to.stride / per_vector);
-  check_launch("copy_rows");
 }
 
 }  // namespace zeno::cuda

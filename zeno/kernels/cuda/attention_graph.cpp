@@ -42,26 +42,25 @@ class Builder {
     const CudnnTensorId shifted = scores(), p = scores();
     g_.pointwise(CUDNN_POINTWISE_SUB, scaled_scores(), ids_.stats, shifted);
     g_.pointwise(CUDNN_POINTWISE_EXP, mask(shifted), p);
-    key_gradient(p, ids_.dout, ids_.dv, &ids_.dv_heads, ids_.dv_offsets);
+    key_gradient(p, ids_.dout, ids_.dv);
     const CudnnTensorId dp = scores(), centred = scores(), weighted = scores(), ds = scores();
     g_.matmul(ids_.dout, ids_.v, dp, {.m = ids_.q_lengths, .n = ids_.kv_lengths});
     g_.pointwise(CUDNN_POINTWISE_SUB, dp, ids_.delta, centred);
     g_.pointwise(CUDNN_POINTWISE_MUL, centred, p, weighted);
     g_.pointwise(CUDNN_POINTWISE_MUL, weighted, scale_, ds);
-    key_gradient(ds, ids_.q, ids_.dk, &ids_.dk_heads, ids_.dk_offsets);
+    key_gradient(ds, ids_.q, ids_.dk);
     query_gradient(ds);
     return {std::move(g_), ids_};
   }
 
  private:
-  bool ragged() const { return spec_.entries == AttentionEntries::ragged; }
   CudnnTensorId lengths() { return g_.tensor({CUDNN_DATA_INT32, {spec_.batch, 1, 1, 1}, {1, 1, 1, 1}}); }
   CudnnTensorId offsets() {
-    if (!ragged()) return kNoTensor;
+    if (spec_.entries != AttentionEntries::ragged) return kNoTensor;
     return g_.tensor({CUDNN_DATA_INT64, {spec_.batch + 1, 1, 1, 1}, {1, 1, 1, 1}});
   }
   // `heads` heads of every token, tokens `stride` elements apart.
-  CudnnTensorSpec rows(int64_t heads, int64_t stride, CudnnTensorId offset) const {
+  CudnnTensorSpec rows(int64_t heads, int64_t stride, CudnnTensorId offset = kNoTensor) const {
     return {spec_.type,
             {spec_.batch, heads, spec_.seq, spec_.head_dim},
             {spec_.seq * stride, spec_.head_dim, stride, 1},
@@ -73,13 +72,18 @@ class Builder {
     return spec;
   }
   // One float per query and head. Ragged: all heads of a token side by side.
-  CudnnTensorSpec per_query(CudnnTensorId offset) const {
+  CudnnTensorSpec per_query(CudnnTensorId offset = kNoTensor) const {
     const int64_t h = spec_.heads, s = spec_.seq;
     CudnnDims strides{h * s, s, 1, 1};
     if (offset != kNoTensor) strides = {h * s, 1, h, 1};
     return {CUDNN_DATA_FLOAT, {spec_.batch, h, s, 1}, strides, offset};
   }
-  CudnnTensorId column() { return g_.intermediate(per_query(kNoTensor)); }
+  // A row per query and head, dense.
+  CudnnTensorSpec all_heads(cudnnDataType_t type) const {
+    const int64_t h = spec_.heads, s = spec_.seq, d = spec_.head_dim;
+    return {type, {spec_.batch, h, s, d}, {h * s * d, s * d, d, 1}};
+  }
+  CudnnTensorId column() { return g_.intermediate(per_query()); }
   CudnnTensorId scores(cudnnDataType_t type = CUDNN_DATA_FLOAT) {
     const int64_t h = spec_.heads, s = spec_.seq;
     return g_.intermediate({type, {spec_.batch, h, s, s}, {h * s * s, s * s, s, 1}});
@@ -101,14 +105,10 @@ class Builder {
     ids_.stats = g_.tensor(per_query(ids_.stats_offsets));
   }
   void outputs() {
-    ids_.dout_offsets = offsets();
-    ids_.dq_offsets = offsets();
-    ids_.dk_offsets = offsets();
-    ids_.dv_offsets = offsets();
-    ids_.dout = g_.tensor(rows(spec_.heads, spec_.dout_stride, ids_.dout_offsets));
-    ids_.dq = g_.tensor(rows(spec_.heads, spec_.dq_stride, ids_.dq_offsets));
-    ids_.dk = g_.tensor(rows(spec_.kv_heads, spec_.dkv_stride, ids_.dk_offsets));
-    ids_.dv = g_.tensor(rows(spec_.kv_heads, spec_.dkv_stride, ids_.dv_offsets));
+    ids_.dout = g_.tensor(rows(spec_.heads, spec_.dout_stride));
+    ids_.dq = g_.tensor(rows(spec_.heads, spec_.dqkv_stride));
+    ids_.dk = g_.tensor(rows(spec_.kv_heads, spec_.dqkv_stride));
+    ids_.dv = g_.tensor(rows(spec_.kv_heads, spec_.dqkv_stride));
   }
 
   CudnnTensorId scaled_scores() {
@@ -156,20 +156,16 @@ class Builder {
   }
 
   void make_delta() {
-    const int64_t h = spec_.heads, s = spec_.seq, d = spec_.head_dim;
-    const CudnnTensorId product =
-        g_.intermediate({CUDNN_DATA_FLOAT, {spec_.batch, h, s, d}, {h * s * d, s * d, d, 1}});
-    const CudnnTensorId sum = column();
-    ids_.delta = g_.tensor(per_query(ids_.stats_offsets));
+    const CudnnTensorId product = g_.intermediate(all_heads(CUDNN_DATA_FLOAT)), sum = column();
+    ids_.delta = g_.tensor(per_query());
     g_.pointwise(CUDNN_POINTWISE_MUL, ids_.dout, ids_.out, product);
     g_.reduce(CUDNN_REDUCE_TENSOR_ADD, product, sum);
     g_.pointwise(CUDNN_POINTWISE_MUL, sum, g_.constant(1), ids_.delta);
   }
 
   // gradient = weightsᵀ·rows, summed over the query heads that share a key head.
-  void key_gradient(CudnnTensorId weights, CudnnTensorId rows_of, CudnnTensorId gradient,
-                    CudnnTensorId* all_heads, CudnnTensorId offset) {
-    const int64_t h = spec_.heads, s = spec_.seq, d = spec_.head_dim;
+  void key_gradient(CudnnTensorId weights, CudnnTensorId rows_of, CudnnTensorId gradient) {
+    const int64_t h = spec_.heads, s = spec_.seq;
     const CudnnTensorId turned =
         g_.intermediate({spec_.type, {spec_.batch, h, s, s}, {h * s * s, s * s, 1, s}});
     g_.reshape(weights, turned);
@@ -178,13 +174,7 @@ class Builder {
       g_.matmul(turned, rows_of, gradient, lengths);
       return;
     }
-    CudnnTensorId whole;
-    if (ragged()) {
-      // cuDNN multiplies the offsets of the gradient by the heads per group.
-      *all_heads = whole = g_.tensor(rows(h, spec_.dkv_stride * (h / spec_.kv_heads), offset));
-    } else {
-      whole = g_.intermediate({spec_.type, {spec_.batch, h, s, d}, {h * s * d, s * d, d, 1}});
-    }
+    const CudnnTensorId whole = g_.intermediate(all_heads(spec_.type));
     g_.matmul(turned, rows_of, whole, lengths);
     g_.reduce(CUDNN_REDUCE_TENSOR_ADD, whole, gradient);
   }
@@ -197,11 +187,7 @@ class Builder {
       g_.matmul(ds, key, ids_.dq, lengths);
       return;
     }
-    const int64_t h = spec_.heads, s = spec_.seq, d = spec_.head_dim;
-    CudnnTensorSpec sums = rows(h, spec_.dq_stride, ids_.dq_offsets);
-    if (!ragged()) sums.strides = {h * s * d, s * d, d, 1};
-    sums.type = CUDNN_DATA_FLOAT;
-    ids_.dq_sums = g_.tensor(sums);
+    ids_.dq_sums = g_.tensor(all_heads(CUDNN_DATA_FLOAT));
     g_.matmul(ds, key, ids_.dq_sums, lengths);
     g_.pointwise(CUDNN_POINTWISE_IDENTITY, ids_.dq_sums, ids_.dq);
   }

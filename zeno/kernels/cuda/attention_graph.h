@@ -10,7 +10,7 @@ namespace zeno::cuda {
 enum class AttentionEntries {
   whole,   // every batch entry has seq tokens
   padded,  // i32 lengths per entry; needed where seq is no multiple of the tile
-  ragged,  // lengths and starts per entry, anywhere in the packed matrix
+  ragged,  // lengths and starts per entry, anywhere in the packed matrix; forward only
 };
 
 struct AttentionGraphSpec {
@@ -19,8 +19,8 @@ struct AttentionGraphSpec {
   int64_t window = 0;
   float scale = 0;
   cudnnDataType_t type = CUDNN_DATA_BFLOAT16;
-  int64_t qkv_stride = 0, out_stride = 0;                  // elements between tokens
-  int64_t dout_stride = 0, dq_stride = 0, dkv_stride = 0;  // backward
+  int64_t qkv_stride = 0, out_stride = 0;    // elements between tokens
+  int64_t dout_stride = 0, dqkv_stride = 0;  // backward
   AttentionEntries entries = AttentionEntries::whole;
   bool first_key = false;  // i32 [batch, seq]: the first key each query may see
   bool ordered = true;     // backward: sums in a fixed order, through a dS matrix in cuDNN's workspace
@@ -30,15 +30,14 @@ struct AttentionGraphSpec {
 
 // Tensors to bind; absent ones are kNoTensor. Offsets (i64, batch + 1) count elements.
 struct AttentionTensorIds {
-  CudnnTensorId q, k, v, out, stats;
+  CudnnTensorId q, k, v, out;
+  CudnnTensorId stats;  // f32 [batch, heads, seq]; ragged: [tokens, heads]
   CudnnTensorId q_lengths, kv_lengths, first_key;
   CudnnTensorId q_offsets, k_offsets, v_offsets, out_offsets, stats_offsets;
   // backward
   CudnnTensorId dout, dq, dk, dv;
-  CudnnTensorId delta;               // f32 [batch, heads, seq] or [tokens, heads]: Σ dO·O
-  CudnnTensorId dq_sums;             // f32, laid out as dq; only when not ordered
-  CudnnTensorId dk_heads, dv_heads;  // as dk and dv with all query heads; ragged grouped heads only
-  CudnnTensorId dout_offsets, dq_offsets, dk_offsets, dv_offsets;
+  CudnnTensorId delta;    // f32 [batch, heads, seq]: Σ dO·O
+  CudnnTensorId dq_sums;  // f32 [batch, heads, seq, head_dim]; only when not ordered
 };
 
 struct AttentionGraph {

@@ -1,23 +1,31 @@
 #include "zeno/kernels/cross_entropy.h"
 
+#include <cooperative_groups.h>
+#include <cuda_pipeline.h>
+
 #include <algorithm>
 #include <mutex>
+#include <utility>
 
 #include "zeno/base/math.h"
 #include "zeno/device/cuda/runtime.h"
 #include "zeno/kernels/cuda/vector.h"
 
-// A block per row. The first pass reads the row once, keeps as much of it as fits in shared memory, and takes
-// the maximum and Σ exp(x - max) together, rescaling when the maximum grows. The second pass writes the
-// gradient from what was kept; the rest of a very long row comes from L2, where the first pass has just left
-// it.
+// A cluster of blocks per row, each with a part small enough that three blocks share a processor: while one
+// waits for its data or for its peers, the others compute. A block copies its part into shared memory, takes
+// the maximum and Σ exp(x - max) as the words arrive, exchanges them with its peers and writes the gradient
+// from shared memory. What does not fit there (only of enormous rows) is read again, mostly from L2.
 namespace zeno::cuda {
 namespace {
 
-constexpr int kMaxThreads = 1024;
-constexpr int kBatch = 4;  // words of 16 bytes a thread has on their way
-// Bytes of shared memory, of the 227 KiB a block may have: all but the last tenth of 128k 16-bit logits.
-constexpr int kMaxKept = 224 * 1024;
+namespace groups = cooperative_groups;
+
+constexpr int kMaxThreads = 512;
+constexpr int kBatch = 4;              // words of 16 bytes a thread takes together
+constexpr int kPartBytes = 64 * 1024;  // of a row, per block, where kMaxParts suffice
+constexpr int kMaxKept = 224 * 1024;   // bytes of shared memory, of the 227 KiB a block may have
+constexpr uint32_t kMaxParts = 8;      // largest cluster every device takes
+constexpr float kLog2e = 1.44269504f;
 
 struct CrossEntropyArgs {
   int64_t stride, width;
@@ -25,167 +33,265 @@ struct CrossEntropyArgs {
   float* losses;
   int32_t* hits;  // null: not wanted
   float grad_scale;
-  uint32_t kept;  // words of a row kept in shared memory
+  uint32_t parts = 1;  // blocks per row
+  uint32_t kept = 0;   // words of a part kept in shared memory
 };
 
-// A row cut at 16-byte boundaries: up to N - 1 elements, whole words, up to N - 1 elements. The first threads
-// of the block take the elements at both ends, one of each.
+// A row cut at 16-byte boundaries: up to N - 1 elements, whole words, up to N - 1 elements. The words are
+// dealt out in parts; the first threads of part 0 take the elements at both ends, one of each.
 template <class T>
 struct Row {
   static constexpr int N = kVector<T>;
   T* data;
   int64_t width;
-  uint32_t head, tail;  // elements outside words
-  uint32_t words;
+  uint32_t head, tail;    // elements outside words
+  uint32_t begin, words;  // of this part
+  uint32_t share;         // words of every part but the last ones
+  uint32_t part;
 
-  __device__ Row(T* at, int64_t count) : data(at), width(count) {
+  __device__ Row(T* at, int64_t count, uint32_t rank, uint32_t parts) : data(at), width(count), part(rank) {
     const uint32_t misaligned = uint32_t(reinterpret_cast<uintptr_t>(at) % 16 / sizeof(T));
     head = misaligned == 0 ? 0 : N - misaligned;
     if (head > count) head = uint32_t(count);
-    words = uint32_t((count - head) / N);
-    tail = uint32_t(count - head - int64_t(words) * N);
+    const uint32_t all = uint32_t((count - head) / N);
+    tail = uint32_t(count - head - int64_t(all) * N);
+    share = max((all + parts - 1) / parts, 1u);
+    begin = min(part * share, all);
+    words = min(share, all - begin);
   }
-  __device__ T* word(uint32_t i) const { return data + head + int64_t(i) * N; }
+  __device__ T* word(uint32_t i) const { return data + head + int64_t(begin + i) * N; }
   // Index of this thread's element at the head or the tail; -1: none.
-  __device__ int64_t head_index() const { return threadIdx.x < head ? int64_t(threadIdx.x) : -1; }
-  __device__ int64_t tail_index() const { return threadIdx.x < tail ? width - tail + threadIdx.x : -1; }
+  __device__ int64_t head_index() const {
+    return part == 0 && threadIdx.x < head ? int64_t(threadIdx.x) : -1;
+  }
+  __device__ int64_t tail_index() const {
+    return part == 0 && threadIdx.x < tail ? width - tail + threadIdx.x : -1;
+  }
+  // Whether this thread is the one that reads and writes element i.
+  __device__ bool is_mine(int64_t i) const {
+    if (i < head || i >= width - tail) return i == head_index() || i == tail_index();
+    const uint32_t at = uint32_t((i - head) / N);
+    return at >= begin && at - begin < words && (at - begin) % blockDim.x == threadIdx.x;
+  }
 };
 
-// Running maximum and Σ exp(x - max).
+// 2^x; results below 2^-126 are 0.
+__device__ inline float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// Largest of a word; 16-bit values are compared two at a time.
+template <class T>
+__device__ inline float top_of(const Pack<T, kVector<T>>& pack) {
+  if constexpr (std::is_same_v<T, float>) {
+    float x[4];
+    unpack(pack, x);
+    return fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3]));
+  } else {
+    using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
+    const Pair* pairs = reinterpret_cast<const Pair*>(pack.words);
+    const Pair top = __hmax2(__hmax2(pairs[0], pairs[1]), __hmax2(pairs[2], pairs[3]));
+    return fmaxf(to_float(top.x), to_float(top.y));
+  }
+}
+
+// Running maximum and Σ 2^(x · log2 e - base), the base being max · log2 e as rounded: whoever uses the sum
+// takes the same base.
 struct Softmax {
   float max = -INFINITY, sum = 0;
 
+  // Nothing but -inf: every term is 0 with any finite base.
+  __device__ float base() const { return max == -INFINITY ? 0.0f : max * kLog2e; }
   __device__ void raise(float to) {
-    if (to > max) {
-      sum *= __expf(max - to);
-      max = to;
-    }
+    if (!(to > max)) return;
+    const float before = max;
+    const float from = base();
+    max = to;
+    sum = before == -INFINITY ? 0.0f : sum * exp2_fast(from - base());
   }
   template <int N>
   __device__ void add(const float (&x)[N]) {
-    float top = x[0];
+    const float from = base();
+    float part[2] = {};
 #pragma unroll
-    for (int i = 1; i < N; ++i) top = fmaxf(top, x[i]);
-    raise(top);
-    const float base = max == -INFINITY ? 0 : max;  // nothing but -inf so far: every term is 0
-    float part = 0;
-#pragma unroll
-    for (int i = 0; i < N; ++i) part += __expf(x[i] - base);
-    sum += part;
+    for (int i = 0; i < N; ++i) part[i % 2] += exp2_fast(fmaf(x[i], kLog2e, -from));
+    sum += part[0] + part[1];
   }
   __device__ void merge(const Softmax& other) {
-    const float top = fmaxf(max, other.max);
-    // A thread without elements has max = -inf and sum 0: exp(-inf - top) is 0 unless top is -inf too.
-    const float mine = max == top ? 1.0f : __expf(max - top);
-    const float theirs = other.max == top ? 1.0f : __expf(other.max - top);
-    sum = sum * mine + other.sum * theirs;
-    max = top;
+    raise(other.max);
+    if (other.max > -INFINITY || other.sum != 0) sum = fmaf(other.sum, exp2_fast(other.base() - base()), sum);
   }
 };
 
-// The same value in all threads. Contains barriers.
-__device__ inline Softmax block_softmax(Softmax s) {
-  __shared__ Softmax slots[kMaxThreads / 32];
+// Of the lanes of a warp, in every lane.
+__device__ inline Softmax warp_softmax(Softmax s) {
+  float top = s.max;
 #pragma unroll
-  for (int step = 16; step > 0; step /= 2) {
-    Softmax other;
-    other.max = __shfl_xor_sync(~0u, s.max, step);
-    other.sum = __shfl_xor_sync(~0u, s.sum, step);
-    s.merge(other);
-  }
-  if (threadIdx.x % 32 == 0) slots[threadIdx.x / 32] = s;
-  __syncthreads();
-  s = slots[0];
-  for (uint32_t warp = 1; warp < blockDim.x / 32; ++warp) s.merge(slots[warp]);
+  for (int step = 16; step > 0; step /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, step));
+  s.raise(top);
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) s.sum += __shfl_xor_sync(~0u, s.sum, step);
   return s;
 }
 
+// Of all blocks of the cluster, in every thread; merged in the same order everywhere. The peers have started
+// before: shared memory of one that has not is nobody's.
+__device__ inline Softmax cluster_softmax(Softmax s) {
+  __shared__ Softmax warps[kMaxThreads / 32];
+  __shared__ Softmax parts[kMaxParts];
+  const auto cluster = groups::this_cluster();
+  s = warp_softmax(s);
+  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = s;
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    s = warp_softmax(threadIdx.x < blockDim.x / 32 ? warps[threadIdx.x] : Softmax());
+    if (threadIdx.x < cluster.num_blocks()) {
+      *cluster.map_shared_rank(&parts[cluster.block_rank()], int(threadIdx.x)) = s;
+    }
+  }
+  cluster.sync();
+  s = parts[0];
+  for (uint32_t part = 1; part < cluster.num_blocks(); ++part) s.merge(parts[part]);
+  return s;
+}
+
+// A thread copies the words it will read itself, so nothing but its own copies has to be waited for.
 template <class T>
 __device__ inline Softmax read_row(const Row<T>& row, Pack<T, kVector<T>>* kept, uint32_t kept_words) {
   constexpr int N = kVector<T>;
   Softmax s;
   float x[N];
-  for (uint32_t base = threadIdx.x; base < row.words; base += kBatch * blockDim.x) {
+  const uint32_t copied = min(row.words, kept_words);
+  const auto add_batch = [&](uint32_t base) {
     Pack<T, N> words[kBatch];
+    float top = -INFINITY;
 #pragma unroll
     for (int k = 0; k < kBatch; ++k) {
       const uint32_t i = base + k * blockDim.x;
-      if (i < row.words) words[k] = load<N>(row.word(i));
+      if (i >= copied) continue;
+      words[k] = kept[i];
+      top = fmaxf(top, top_of(words[k]));
     }
+    s.raise(top);
 #pragma unroll
     for (int k = 0; k < kBatch; ++k) {
-      const uint32_t i = base + k * blockDim.x;
-      if (i >= row.words) continue;
-      if (i < kept_words) kept[i] = words[k];
+      if (base + k * blockDim.x >= copied) continue;
       unpack(words[k], x);
       s.add(x);
     }
+  };
+  for (uint32_t round = threadIdx.x; round < copied; round += 2 * kBatch * blockDim.x) {
+#pragma unroll
+    for (int k = 0; k < 2 * kBatch; ++k) {
+      const uint32_t i = round + k * blockDim.x;
+      if (i < copied) __pipeline_memcpy_async(kept + i, row.word(i), 16);
+      if (k % kBatch == kBatch - 1) __pipeline_commit();
+    }
+    __pipeline_wait_prior(1);
+    add_batch(round);
+    __pipeline_wait_prior(0);
+    add_batch(round + kBatch * blockDim.x);
+  }
+  for (uint32_t i = copied + threadIdx.x; i < row.words; i += blockDim.x) {
+    const Pack<T, N> word = load<N>(row.word(i));
+    s.raise(top_of(word));
+    unpack(word, x);
+    s.add(x);
   }
   for (const int64_t i : {row.head_index(), row.tail_index()}) {
     if (i < 0) continue;
     const float edge[1] = {to_float(row.data[i])};
+    s.raise(edge[0]);
     s.add(edge);
   }
   return s;
 }
 
-// Whether an element before `target` equals `max`. All threads call it; contains a barrier.
+// Whether an element of this part that comes before `target` equals `max`.
 template <class T>
-__device__ inline bool found_before(const Row<T>& row, int64_t target, float max) {
+__device__ inline bool found_before(const Row<T>& row, const Pack<T, kVector<T>>* kept, uint32_t kept_words,
+                                    int64_t target, float max) {
+  constexpr int N = kVector<T>;
   bool found = false;
-  for (int64_t i = threadIdx.x; i < target; i += blockDim.x) found |= to_float(row.data[i]) == max;
-  return __syncthreads_or(found);
+  const int64_t first = row.head + int64_t(row.begin) * N;
+  for (uint32_t i = threadIdx.x; i < row.words && first + int64_t(i) * N < target; i += blockDim.x) {
+    float x[N];
+    unpack(i < kept_words ? kept[i] : load<N>(row.word(i)), x);
+#pragma unroll
+    for (int j = 0; j < N; ++j) found |= x[j] == max && first + int64_t(i) * N + j < target;
+  }
+  for (const int64_t i : {row.head_index(), row.tail_index()}) {
+    found |= i >= 0 && i < target && to_float(row.data[i]) == max;
+  }
+  return found;
+}
+
+// In the first part's memory; contains barriers of the cluster.
+__device__ inline bool any_in_cluster(bool mine) {
+  __shared__ int flags[kMaxParts];
+  const auto cluster = groups::this_cluster();
+  const bool here = __syncthreads_or(mine);
+  if (threadIdx.x == 0) *cluster.map_shared_rank(&flags[cluster.block_rank()], 0) = here;
+  cluster.sync();
+  bool any = false;
+  if (cluster.block_rank() == 0) {
+    for (uint32_t part = 0; part < cluster.num_blocks(); ++part) any |= flags[part] != 0;
+  }
+  return any;
 }
 
 template <class T>
 __device__ inline void write_gradient(const Row<T>& row, const Pack<T, kVector<T>>* kept, uint32_t kept_words,
-                                      float max, float factor) {
+                                      float base, float factor) {
   constexpr int N = kVector<T>;
-  for (uint32_t base = threadIdx.x; base < row.words; base += kBatch * blockDim.x) {
-    Pack<T, N> words[kBatch];
+#pragma unroll 4
+  for (uint32_t i = threadIdx.x; i < row.words; i += blockDim.x) {
+    float x[N];
+    unpack(i < kept_words ? kept[i] : load<N>(row.word(i)), x);
 #pragma unroll
-    for (int k = 0; k < kBatch; ++k) {
-      const uint32_t i = base + k * blockDim.x;
-      if (i < row.words) words[k] = i < kept_words ? kept[i] : load<N>(row.word(i));
-    }
-#pragma unroll
-    for (int k = 0; k < kBatch; ++k) {
-      const uint32_t i = base + k * blockDim.x;
-      if (i >= row.words) continue;
-      float x[N];
-      unpack(words[k], x);
-#pragma unroll
-      for (int j = 0; j < N; ++j) x[j] = __expf(x[j] - max) * factor;
-      store<N>(row.word(i), pack<T>(x));
-    }
+    for (int j = 0; j < N; ++j) x[j] = exp2_fast(fmaf(x[j], kLog2e, -base)) * factor;
+    store_once<N>(row.word(i), pack<T>(x));
   }
   for (const int64_t i : {row.head_index(), row.tail_index()}) {
-    if (i >= 0) row.data[i] = from_float<T>(__expf(to_float(row.data[i]) - max) * factor);
+    if (i < 0) continue;
+    row.data[i] = from_float<T>(exp2_fast(fmaf(to_float(row.data[i]), kLog2e, -base)) * factor);
   }
 }
 
 template <class T>
-__global__ void __launch_bounds__(kMaxThreads) cross_entropy_kernel(T* logits, CrossEntropyArgs a) {
+__global__ void __launch_bounds__(kMaxThreads, 3) cross_entropy_kernel(T* logits, CrossEntropyArgs a) {
   extern __shared__ uint4 shared[];
   auto* kept = reinterpret_cast<Pack<T, kVector<T>>*>(shared);
-  const int64_t r = blockIdx.x;
-  const Row<T> row(logits + r * a.stride, a.width);
+  const auto cluster = groups::this_cluster();
+  auto started = cluster.barrier_arrive();
+  const uint32_t part = cluster.block_rank();
+  const int64_t r = blockIdx.x / a.parts;
+  const Row<T> row(logits + r * a.stride, a.width, part, a.parts);
   const int32_t target = a.targets[r];
   expect(target >= 0 && target < a.width);
   const float at_target = to_float(row.data[target]);
-  const Softmax s = block_softmax(read_row(row, kept, a.kept));
-  if (threadIdx.x == 0) a.losses[r] = float(log(double(s.sum)) + (double(s.max) - double(at_target)));
+  const Softmax mine = read_row(row, kept, a.kept);
+  cluster.barrier_wait(std::move(started));
+  const Softmax s = cluster_softmax(mine);
+  const float base = s.base();
+  if (part == 0 && threadIdx.x == 0) {
+    constexpr double kLn2 = 0.693147180559945309;
+    a.losses[r] = float((log2(double(s.sum)) + double(base)) * kLn2 - double(at_target));
+  }
   if (a.hits) {
-    // The arg-max is the first of equal ones.
+    // The arg-max is the first of equal ones. Every block of the cluster comes to the same branch.
     const bool top = at_target == s.max;
-    const bool hit = top && !found_before(row, target, s.max);
-    if (threadIdx.x == 0) a.hits[r] = hit;
+    const bool hit = top && !any_in_cluster(found_before(row, kept, a.kept, target, s.max));
+    if (part == 0 && threadIdx.x == 0) a.hits[r] = hit;
   }
   if (a.grad_scale == 0) return;
-  write_gradient(row, kept, a.kept, s.max, a.grad_scale / s.sum);
-  __syncthreads();  // the target's own element is p - 1, whoever wrote its word
-  if (threadIdx.x == 0) {
-    row.data[target] = from_float<T>((__expf(at_target - s.max) / s.sum - 1.0f) * a.grad_scale);
+  write_gradient(row, kept, a.kept, base, a.grad_scale / s.sum);
+  // The target's own element is p - 1: the thread that has just written its word corrects it.
+  if (row.is_mine(target)) {
+    const float p = exp2_fast(fmaf(at_target, kLog2e, -base)) / s.sum;
+    row.data[target] = from_float<T>((p - 1.0f) * a.grad_scale);
   }
 }
 
@@ -207,6 +313,31 @@ void allow_shared_memory() {
   done |= uint64_t(1) << device;
 }
 
+template <class T>
+void launch(cudaStream_t stream, const Tensor& logits, CrossEntropyArgs a) {
+  const int64_t words = logits.cols / kVector<T>;
+  a.parts = 1;
+  while (a.parts < kMaxParts && div_ceil<int64_t>(words, a.parts) * 16 > kPartBytes) a.parts *= 2;
+  const int64_t share = div_ceil<int64_t>(words, a.parts);
+  a.kept = uint32_t(std::min<int64_t>(share, kMaxKept / 16));
+  // A batch of words for every thread; blocks of short rows share a processor.
+  const int64_t threads =
+      std::clamp<int64_t>(round_up<int64_t>(div_ceil<int64_t>(share, kBatch), 32), 128, kMaxThreads);
+  ensure(logits.rows * a.parts < int64_t(1) << 31, "[cross_entropy] logits: got {} rows, expected less",
+         logits.rows);
+  cudaLaunchAttribute cluster;
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {a.parts, 1, 1};
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(uint32_t(logits.rows) * a.parts);
+  config.blockDim = dim3(uint32_t(threads));
+  config.dynamicSmemBytes = size_t(a.kept) * 16;
+  config.stream = stream;
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  check(cudaLaunchKernelEx(&config, cross_entropy_kernel<T>, pointer<T>(logits), a), "cross_entropy");
+}
+
 }  // namespace
 
 void cross_entropy(StreamRef stream, const CrossEntropy& op) {
@@ -220,23 +351,13 @@ void cross_entropy(StreamRef stream, const CrossEntropy& op) {
          op.logits.cols);
   if (op.logits.count() == 0) return;
   allow_shared_memory();
-  dispatch_device(op.logits.dtype, [&]<class T>() {
-    const int64_t words = op.logits.cols / kVector<T>;
-    const int64_t kept = op.grad_scale == 0 ? 0 : std::min<int64_t>(words, kMaxKept / 16);
-    // A batch of words for every thread; blocks of short rows share a processor.
-    const int threads =
-        int(std::clamp<int64_t>(round_up<int64_t>(div_ceil<int64_t>(words, kBatch), 32), 128, kMaxThreads));
-    const CrossEntropyArgs a{.stride = op.logits.stride,
-                             .width = op.logits.cols,
-                             .targets = op.targets.as<int32_t>(),
-                             .losses = op.losses.as<float>(),
-                             .hits = op.hits ? op.hits.as<int32_t>() : nullptr,
-                             .grad_scale = op.grad_scale,
-                             .kept = uint32_t(kept)};
-    cross_entropy_kernel<<<uint32_t(rows), threads, size_t(kept) * 16, native(stream)>>>(
-        pointer<T>(op.logits), a);
-    check_launch("cross_entropy");
-  });
+  const CrossEntropyArgs a{.stride = op.logits.stride,
+                           .width = op.logits.cols,
+                           .targets = op.targets.as<int32_t>(),
+                           .losses = op.losses.as<float>(),
+                           .hits = op.hits ? op.hits.as<int32_t>() : nullptr,
+                           .grad_scale = op.grad_scale};
+  dispatch_device(op.logits.dtype, [&]<class T>() { launch<T>(native(stream), op.logits, a); });
 }
 
 }  // namespace zeno::cuda

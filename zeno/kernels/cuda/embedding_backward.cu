@@ -43,30 +43,19 @@ __device__ inline void add_rows(const T* dy, int64_t stride, int32_t position, i
   }
 }
 
-// The run of equal ids that starts at sorted position `begin`. Whole warps: they share the positions they
-// read.
-template <class T, class G, int N>
-__device__ inline void add_run(const T* dy, G* dtable, const BackwardArgs& a, int begin, bool inside) {
-  const int lane = int(threadIdx.x) % 32;
-  const int32_t id = a.ids[begin];
-  expect(id >= 0 && id < a.dtable_rows);
-  G* out = dtable + id * a.dtable_stride;
-  float sum[N];
-  unpack(load<N>(out), sum);
-  int count = 32;
-  for (int at = begin; count == 32; at += 32) {
-    const bool mine = at + lane < a.rows && a.ids[at + lane] == id;
-    const int32_t position = mine ? a.order[at + lane] : 0;
-    count = __popc(__ballot_sync(~0u, mine));
-    int k = 0;
-    for (; k + kBatch <= count; k += kBatch) add_rows<kBatch>(dy, a.dy_stride, position, k, inside, sum);
-    for (; k + 4 <= count; k += 4) add_rows<4>(dy, a.dy_stride, position, k, inside, sum);
-    for (; k < count; ++k) add_rows<1>(dy, a.dy_stride, position, k, inside, sum);
-  }
-  if (inside) store<N>(out, pack<G>(sum));
+// sum += rows begin .. end of those whose positions the lanes hold.
+template <class T, int N>
+__device__ inline void add_span(const T* dy, int64_t stride, int32_t position, int begin, int end,
+                                bool inside, float (&sum)[N]) {
+  int k = begin;
+  for (; k + kBatch <= end; k += kBatch) add_rows<kBatch>(dy, stride, position, k, inside, sum);
+  for (; k + 4 <= end; k += 4) add_rows<4>(dy, stride, position, k, inside, sum);
+  for (; k < end; ++k) add_rows<1>(dy, stride, position, k, inside, sum);
 }
 
-// A block takes kThreads · N columns of the runs that begin at one of its sorted positions.
+// A block takes kThreads · N columns of the runs of equal ids that begin at one of its sorted positions. Each
+// lane of a warp reads one of them, so that nothing but rows has to be waited for from one run to the next;
+// only the last run can go on beyond them.
 template <class T, class G, int N>
 __global__ void __launch_bounds__(kThreads) add_runs_kernel(const T* dy, G* dtable, BackwardArgs a) {
   const uint32_t slice = blockIdx.x % a.slices;
@@ -76,10 +65,30 @@ __global__ void __launch_bounds__(kThreads) add_runs_kernel(const T* dy, G* dtab
   const bool inside = column < a.width;
   dy += inside ? column : 0;
   dtable += inside ? column : 0;
-  const int at = first + int(threadIdx.x) % 32;
-  const bool begins = at < a.rows && (at == 0 || a.ids[at] != a.ids[at - 1]);
-  for (uint32_t left = __ballot_sync(~0u, begins); left != 0; left &= left - 1) {
-    add_run<T, G, N>(dy, dtable, a, first + __ffs(int(left)) - 1, inside);
+  const int lane = int(threadIdx.x) % 32, at = first + lane;
+  const bool exists = at < a.rows;
+  const int32_t id = exists ? a.ids[at] : 0, position = exists ? a.order[at] : 0;
+  expect(id >= 0 && id < a.dtable_rows);
+  const bool begins = exists && (at == 0 || id != a.ids[at - 1]);
+  const int here = min(a.rows - first, kPositions);
+  for (uint32_t left = __ballot_sync(~0u, begins); left != 0;) {
+    const int begin = __ffs(int(left)) - 1;
+    left &= left - 1;
+    const int end = left != 0 ? __ffs(int(left)) - 1 : here;
+    const int32_t run = __shfl_sync(~0u, id, begin);
+    G* out = dtable + run * a.dtable_stride;
+    const Pack<G, N> before = load<N>(out);
+    float sum[N];
+    unpack(before, sum);
+    add_span(dy, a.dy_stride, position, begin, end, inside, sum);
+    int count = left == 0 ? 32 : 0;
+    for (int next = first + kPositions; count == 32; next += 32) {
+      const bool mine = next + lane < a.rows && a.ids[next + lane] == run;
+      const int32_t follower = mine ? a.order[next + lane] : 0;
+      count = __popc(__ballot_sync(~0u, mine));
+      add_span(dy, a.dy_stride, follower, 0, count, inside, sum);
+    }
+    if (inside) store<N>(out, pack<G>(sum));
   }
 }
 

@@ -10,7 +10,7 @@
 namespace zeno::cuda {
 namespace {
 
-constexpr std::string_view kTitle = "zeno matmul plans 1\n", kMachine = "machine ", kChecksum = "checksum ";
+constexpr std::string_view kTitle = "zeno matmul plans 2\n", kMachine = "machine ", kChecksum = "checksum ";
 
 uint64_t checksum(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
@@ -48,11 +48,11 @@ class LineReader {
 
 void append_plan(std::string& text, const MatmulKey& key, const MatmulPlan& plan) {
   auto out = std::back_inserter(text);
-  fmt::format_to(out, "{} {} {} {} {} {} {} {} {} {:d} {:d} {:d} {} {} {} {} {} {} {} {} {}", key.m, key.n,
-                 key.k, key.lda, key.ldb, key.ldc, key.ld_residual, int(key.operands), int(key.output),
-                 key.transpose_a, key.transpose_b, key.bias, int(key.addend), key.align_a, key.align_b,
-                 key.align_c, key.align_bias, key.align_residual, plan.workspace, plan.candidates,
-                 int64_t(plan.microseconds * 1000));
+  fmt::format_to(out, "{} {} {} {} {} {} {} {} {} {} {:d} {:d} {:d} {} {} {} {} {} {} {} {} {} {}", key.m,
+                 key.n, key.k, key.lda, key.ldb, key.ldc, key.ld_residual, int(key.a_type), int(key.b_type),
+                 int(key.output), key.transpose_a, key.transpose_b, key.bias, int(key.addend), key.align_a,
+                 key.align_b, key.align_c, key.align_bias, key.align_residual, plan.workspace,
+                 plan.candidates, int64_t(plan.burst * 1000), int64_t(plan.sustained * 1000));
   for (uint64_t word : plan.algorithm) fmt::format_to(out, " {:x}", word);
   text += '\n';
 }
@@ -63,7 +63,8 @@ std::pair<MatmulKey, MatmulPlan> parse_plan(std::string_view text) {
   MatmulKey key;
   for (int64_t* size : {&key.m, &key.n, &key.k, &key.lda, &key.ldb, &key.ldc, &key.ld_residual})
     *size = line.number<int64_t>(0, kMost);
-  key.operands = DType(line.number(int(DType::f32), int(DType::f16)));
+  for (OperandType* type : {&key.a_type, &key.b_type})
+    *type = OperandType(line.number(int(OperandType::f32), int(OperandType::e5m2)));
   key.output = DType(line.number(int(DType::f32), int(DType::f16)));
   key.transpose_a = line.flag();
   key.transpose_b = line.flag();
@@ -74,7 +75,7 @@ std::pair<MatmulKey, MatmulPlan> parse_plan(std::string_view text) {
   MatmulPlan plan{.origin = MatmulPlan::Origin::loaded};
   plan.workspace = line.number<uint64_t>(0, uint64_t(kMost));
   plan.candidates = line.number(1, 1 << 20);
-  plan.microseconds = double(line.number<int64_t>(0, kMost)) / 1000;
+  for (double* time : {&plan.burst, &plan.sustained}) *time = double(line.number<int64_t>(0, kMost)) / 1000;
   for (uint64_t& word : plan.algorithm) word = line.number<uint64_t>(0, UINT64_MAX, 16);
   line.finish();
   return {key, plan};

@@ -2,12 +2,14 @@
 
 #include <fmt/core.h>
 
+#include <bit>
 #include <iterator>
 #include <optional>
 
 #include "zeno/base/error.h"
 #include "zeno/base/file.h"
 #include "zeno/base/log.h"
+#include "zeno/kernels/cuda/matmul_algorithm.h"
 #include "zeno/kernels/cuda/matmul_cache.h"
 
 namespace zeno::cuda {
@@ -24,6 +26,26 @@ std::optional<PlanSet> read_plans(const Path& path) {
     log_warning("[matmul] ignoring the plans in {}: {}", path.string(), error.what());
     return std::nullopt;
   }
+}
+
+std::string times_of(const MatmulKey& key, const MatmulPlan& plan) {
+  const auto rate = [&](double microseconds) {
+    return 2e-6 * double(key.m) * double(key.n) * double(key.k) / microseconds;
+  };
+  if (plan.candidates == 0)
+    return fmt::format(" {:>5} {:>10} {:>8} {:>12} {:>8}",
+                       plan.origin == MatmulPlan::Origin::none ? "none" : "-", "", "", "", "");
+  const std::string burst =
+      fmt::format(" {:>5} {:>10.1f} {:>8.1f}", plan.candidates, plan.burst, rate(plan.burst));
+  if (plan.sustained == 0) return fmt::format("{} {:>12} {:>8}", burst, "-", "-");
+  return fmt::format("{} {:>12.1f} {:>8.1f}", burst, plan.sustained, rate(plan.sustained));
+}
+
+// Only of algorithms that the library has accepted: what a file holds may be anything.
+std::string shape_of(const MatmulPlan& plan) {
+  if (plan.origin != MatmulPlan::Origin::tuned && plan.origin != MatmulPlan::Origin::first_choice) return {};
+  const auto algo = std::bit_cast<cublasLtMatmulAlgo_t>(plan.algorithm);
+  return fmt::format(" {:>8} {:>8} {:>5}", tile_name(algo), cluster_name(algo), split_of(algo));
 }
 
 }  // namespace
@@ -49,9 +71,11 @@ void load_matmul_plans(const Path& path) {
 
 void save_matmul_plans(const Path& path) {
   PlanSet plans = read_plans(path).value_or(PlanSet{});
+  size_t added = 0;
   for (const auto& [machine, list] : all_plans()) {
     for (const auto& [key, plan] : list) {
-      if (plan.origin == MatmulPlan::Origin::tuned) plans[machine][key] = plan;
+      if (plan.origin == MatmulPlan::Origin::tuned)
+        added += plans[machine].insert_or_assign(key, plan).second;
       if (plan.origin == MatmulPlan::Origin::loaded) plans[machine].try_emplace(key, plan);
     }
   }
@@ -59,6 +83,7 @@ void save_matmul_plans(const Path& path) {
   try {
     if (path.has_parent_path()) make_folders(path.parent_path());
     replace_file(path, format_plan_file(plans));
+    if (added > 0) log_info("[matmul] kept {} new plans in {}", added, path.string());
   } catch (const Error& error) {
     log_warning("[matmul] the plans are not saved: {}", error.what());
   }
@@ -69,17 +94,10 @@ std::string describe_matmul_plans() {
   auto out = std::back_inserter(text);
   for (const auto& [machine, list] : all_plans()) {
     fmt::format_to(out, "matmul plans, cuBLASLt {}\n", machine);
-    fmt::format_to(out, "{:<52} {:>5} {:>10} {:>8}\n", "product (M x N x K)", "tried", "µs", "TFLOP/s");
-    for (const auto& [key, plan] : list) {
-      if (plan.candidates == 0) {
-        fmt::format_to(out, "{:<52} {:>5}\n", describe(key),
-                       plan.origin == MatmulPlan::Origin::none ? "none" : "-");
-        continue;
-      }
-      const double flops = 2.0 * double(key.m) * double(key.n) * double(key.k);
-      fmt::format_to(out, "{:<52} {:>5} {:>10.1f} {:>8.1f}\n", describe(key), plan.candidates,
-                     plan.microseconds, flops / plan.microseconds * 1e-6);
-    }
+    fmt::format_to(out, "{:<52} {:>5} {:>10} {:>8} {:>12} {:>8} {:>8} {:>8} {:>5}\n", "product (M x N x K)",
+                   "tried", "burst µs", "TFLOP/s", "sustained µs", "TFLOP/s", "tile", "cluster", "split");
+    for (const auto& [key, plan] : list)
+      fmt::format_to(out, "{:<52}{}{}\n", describe(key), times_of(key, plan), shape_of(plan));
   }
   return text;
 }

@@ -8,13 +8,15 @@
 // Threads: all calls may come from any thread. A MatmulTuning acts on products of its own thread.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
 namespace zeno::cuda {
 
 // While one of these lives, a product without a tuned plan is timed over candidates with the operands of the
-// call: it synchronizes its stream, needs no memory of its own, and leaves garbage in C. Products under graph
+// call: it synchronizes its stream, needs no memory of its own, and leaves garbage in C. About a second for a
+// large product; what took more than two seconds is a line in the log at the end. Products under graph
 // capture are never tuned.
 class MatmulTuning {
  public:
@@ -22,6 +24,10 @@ class MatmulTuning {
   ~MatmulTuning();
   MatmulTuning(const MatmulTuning&) = delete;
   MatmulTuning& operator=(const MatmulTuning&) = delete;
+
+ private:
+  const int products_;  // timed by this process before
+  const int64_t milliseconds_;
 };
 
 // Takes the plans that this version of cuBLASLt made, for any model of GPU. A missing file holds none; a
@@ -32,7 +38,8 @@ void load_matmul_plans(const std::filesystem::path& path);
 // not save the same file at the same time: one rank per machine saves. A file that cannot be written is a
 // warning.
 void save_matmul_plans(const std::filesystem::path& path);
-// A table: product, candidates timed, best time, rate.
+// A table: product, candidates timed; time and rate of the best in bursts and under the power limit; tile and
+// cluster, in the library's column-major words, and parts of K.
 std::string describe_matmul_plans();
 
 }  // namespace zeno::cuda

@@ -1,23 +1,29 @@
 #include "zeno/kernels/cuda/matmul_problem.h"
 
+#include <algorithm>
+
 #include "zeno/base/error.h"
 #include "zeno/kernels/cuda/matmul_cache.h"
 
 namespace zeno::cuda {
 namespace {
 
-cudaDataType_t type_of(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
+cudaDataType_t type_of(OperandType type) {
+  switch (type) {
+    case OperandType::f32:
       return CUDA_R_32F;
-    case DType::bf16:
+    case OperandType::bf16:
       return CUDA_R_16BF;
-    case DType::f16:
+    case OperandType::f16:
       return CUDA_R_16F;
-    default:
-      fail(ErrorKind::internal, "[matmul] got {}, expected a floating type", name_of(dtype));
+    case OperandType::e4m3:
+      return CUDA_R_8F_E4M3;
+    case OperandType::e5m2:
+      return CUDA_R_8F_E5M2;
   }
+  return CUDA_R_32F;
 }
+cudaDataType_t type_of(DType dtype) { return type_of(operand_type(dtype)); }
 
 template <class T>
 void set(cublasLtMatmulDescOpaque_t& operation, cublasLtMatmulDescAttributes_t attribute, const T& value) {
@@ -31,19 +37,49 @@ void set(cublasLtMatmulPreferenceOpaque_t& wish, cublasLtMatmulPreferenceAttribu
 }
 
 // A row-major [rows, cols] matrix as the library sees it: [cols, rows].
-void set_layout(cublasLtMatrixLayoutOpaque_t& layout, DType dtype, int64_t rows, int64_t cols,
-                int64_t stride) {
-  check_lt(cublasLtMatrixLayoutInit(&layout, type_of(dtype), uint64_t(cols), uint64_t(rows), stride),
+template <class Type>
+void set_layout(cublasLtMatrixLayoutOpaque_t& layout, Type type, int64_t rows, int64_t cols, int64_t stride) {
+  check_lt(cublasLtMatrixLayoutInit(&layout, type_of(type), uint64_t(cols), uint64_t(rows), stride),
            "describe a matrix");
 }
 
 cublasOperation_t operation_of(bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; }
 
-// Sums split over K are added up in fp32 in a fixed order, from the workspace; the schemes that add into the
-// output round in between.
-constexpr uint32_t kReductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+// Roles swap: B of ours is A of the library's.
+void describe_fp8(cublasLtMatmulDescOpaque_t& operation, const MatmulCall& call) {
+  ensure(call.scale_a != nullptr && call.scale_b != nullptr, "[matmul] fp8 operands without scales");
+  set(operation, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, call.scale_b);
+  set(operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, call.scale_a);
+  set(operation, CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t(0));
+}
 
 }  // namespace
+
+void set_output(MatmulCall& call, const Tensor& c, const Tensor& bias, const Tensor& residual,
+                bool accumulate) {
+  // A single row may come with any stride; the library wants one that could be.
+  const auto leading = [](const Tensor& t) { return std::max(t.stride, t.cols); };
+  MatmulKey& key = call.key;
+  key.m = c.rows;
+  key.n = c.cols;
+  key.ldc = leading(c);
+  key.output = c.dtype;
+  key.align_c = alignment_of(c.data);
+  call.c = c.data;
+  if (bias) {
+    key.bias = true;
+    key.align_bias = alignment_of(bias.data);
+    call.bias = bias.data;
+  }
+  if (accumulate || residual.data == c.data) {
+    key.addend = Addend::output;
+  } else if (residual) {
+    key.addend = Addend::residual;
+    key.ld_residual = leading(residual);
+    key.align_residual = alignment_of(residual.data);
+    call.residual = residual.data;
+  }
+}
 
 MatmulProblem::MatmulProblem(const MatmulCall& call) : call_(call) {
   const MatmulKey& key = call.key;
@@ -53,11 +89,12 @@ MatmulProblem::MatmulProblem(const MatmulCall& call) : call_(call) {
   set(operation_, CUBLASLT_MATMUL_DESC_TRANSB, operation_of(key.transpose_a));
   if (key.bias) {
     set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    set(operation_, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, int32_t(type_of(key.output)));
+    set(operation_, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, int32_t(type_of(bias_type(key))));
     set(operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias);
   }
-  set_layout(a_, key.operands, key.transpose_b ? key.n : key.k, key.transpose_b ? key.k : key.n, key.ldb);
-  set_layout(b_, key.operands, key.transpose_a ? key.k : key.m, key.transpose_a ? key.m : key.k, key.lda);
+  if (is_fp8(key.a_type)) describe_fp8(operation_, call);
+  set_layout(a_, key.b_type, key.transpose_b ? key.n : key.k, key.transpose_b ? key.k : key.n, key.ldb);
+  set_layout(b_, key.a_type, key.transpose_a ? key.k : key.m, key.transpose_a ? key.m : key.k, key.lda);
   set_layout(c_, key.output, key.m, key.n, key.ldc);
   set_layout(addend_, key.output, key.m, key.n, key.addend == Addend::residual ? key.ld_residual : key.ldc);
 }
@@ -90,18 +127,10 @@ std::vector<MatmulAlgorithm> MatmulProblem::choices(cublasLtHandle_t handle, int
 }
 
 bool MatmulProblem::dependable(const cublasLtMatmulAlgo_t& algo) const {
-  uint32_t reduction = 0;
-  size_t written = 0;
-  const bool known =
-      cublasLtMatmulAlgoConfigGetAttribute(&algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &reduction,
-                                           sizeof reduction, &written) == CUBLAS_STATUS_SUCCESS;
-  if (known && (reduction & ~kReductions) != 0) return false;
-  if (call_.key.addend != Addend::residual) return true;
-  int32_t out_of_place = 0;
-  return cublasLtMatmulAlgoCapGetAttribute(&algo, CUBLASLT_ALGO_CAP_OUT_OF_PLACE_RESULT_SUPPORT,
-                                           &out_of_place, sizeof out_of_place,
-                                           &written) != CUBLAS_STATUS_SUCCESS ||
-         out_of_place != 0;
+  if ((config<uint32_t>(algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME).value_or(0) & ~kReductions) != 0)
+    return false;
+  return call_.key.addend != Addend::residual ||
+         capability<int32_t>(algo, CUBLASLT_ALGO_CAP_OUT_OF_PLACE_RESULT_SUPPORT).value_or(1) != 0;
 }
 
 std::optional<MatmulAlgorithm> MatmulProblem::accept(cublasLtHandle_t handle,
@@ -113,25 +142,6 @@ std::optional<MatmulAlgorithm> MatmulProblem::accept(cublasLtHandle_t handle,
       result.workspaceSize > kMatmulWorkspace || !dependable(algo))
     return std::nullopt;
   return MatmulAlgorithm{algo, result.workspaceSize};
-}
-
-std::optional<MatmulAlgorithm> MatmulProblem::swizzled(cublasLtHandle_t handle,
-                                                       const cublasLtMatmulAlgo_t& algo) {
-  uint32_t supported = 0, swizzle = 0;
-  size_t written = 0;
-  if (cublasLtMatmulAlgoCapGetAttribute(&algo, CUBLASLT_ALGO_CAP_CTA_SWIZZLING_SUPPORT, &supported,
-                                        sizeof supported, &written) != CUBLAS_STATUS_SUCCESS ||
-      supported == 0 ||
-      cublasLtMatmulAlgoConfigGetAttribute(&algo, CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, &swizzle,
-                                           sizeof swizzle, &written) != CUBLAS_STATUS_SUCCESS ||
-      swizzle > 1)
-    return std::nullopt;
-  swizzle = 1 - swizzle;
-  cublasLtMatmulAlgo_t other = algo;
-  if (cublasLtMatmulAlgoConfigSetAttribute(&other, CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, &swizzle,
-                                           sizeof swizzle) != CUBLAS_STATUS_SUCCESS)
-    return std::nullopt;
-  return accept(handle, other);
 }
 
 cublasStatus_t MatmulProblem::run(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algo,

@@ -1,6 +1,6 @@
 // One matrix product in the words of cuBLASLt. The library is column-major: our C [M, N] is its Cᵀ [N, M] =
 // Bᵀ·Aᵀ, so operands swap places and every row stride becomes a leading dimension. Lives on the stack of a
-// call, without allocations: descriptors hold the address of the bias and must not be shared.
+// call, without allocations: descriptors hold addresses of bias and scales and must not be shared.
 #pragma once
 
 #include <cublasLt.h>
@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "zeno/device/cuda/runtime.h"
+#include "zeno/kernels/cuda/matmul_algorithm.h"
 #include "zeno/kernels/cuda/matmul_key.h"
+#include "zeno/tensor/tensor.h"
 
 namespace zeno::cuda {
 
@@ -23,24 +25,23 @@ struct MatmulCall {
   const void *a = nullptr, *b = nullptr;
   const void *bias = nullptr, *residual = nullptr;
   void* c = nullptr;
+  const float *scale_a = nullptr, *scale_b = nullptr;  // fp8 operands: factors in device memory
 };
 
-struct MatmulAlgorithm {
-  cublasLtMatmulAlgo_t algo;
-  size_t workspace;
-};
+// Fills in the output and what is added to it: sizes M and N, types, addresses, strides, alignments.
+void set_output(MatmulCall& call, const Tensor& c, const Tensor& bias, const Tensor& residual,
+                bool accumulate);
 
 class MatmulProblem {
  public:
   explicit MatmulProblem(const MatmulCall& call);
+  const MatmulCall& call() const { return call_; }
 
   // The library's choices, best guess first; empty when it has none. Only those that give the same bits every
   // time and need no more than `workspace` bytes.
   std::vector<MatmulAlgorithm> choices(cublasLtHandle_t handle, int most, size_t workspace);
   // `algo` if it can run this product.
   std::optional<MatmulAlgorithm> accept(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algo);
-  // The same algorithm walking the tiles of C in the other order, where there is such a one.
-  std::optional<MatmulAlgorithm> swizzled(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algo);
 
   // Async on `stream`.
   cublasStatus_t run(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algo,

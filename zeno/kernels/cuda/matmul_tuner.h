@@ -1,4 +1,6 @@
-// Times the algorithms that cuBLASLt offers for one product, with the operands at hand.
+// Times the algorithms that cuBLASLt offers for one product, with the operands at hand: all of them in
+// bursts, and for products that are large enough to meet the power limit the best of those under sustained
+// load.
 #pragma once
 
 #include <optional>

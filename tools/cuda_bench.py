@@ -1,0 +1,80 @@
+"""Whole training steps on one GPU: ours, the PyTorch peer and the floor of the libraries, in one job, with ratios.
+
+usage: cuda_bench.py --bench build/bench/cuda_step_bench --reference DIR [CASE...]
+  DIR holds floor.py and torch_baseline.py (../shared/reference of the project).
+  CASE names a row of CASES; all of them when none is given.
+Random tokens, AdamW, clip 1.0, bf16 compute. Peers run first and last so that a drift of the machine shows.
+"""
+import argparse
+import re
+import subprocess
+import sys
+
+# name: (our arguments, floor row, peer case, published tok/s of LLMQ on this kind of GPU)
+CASES = {
+    "llama-1b": ("llama-1b --seq 4096 --batch 4 --grad bf16 --steps 20", ("llama3.2-1b", 4, 4096),
+                 "llama3.2-1b:fsdp2:4096:4:none", None),
+    "qwen-1.5b": ("qwen-1.5b --seq 4096 --batch 4 --grad bf16 --steps 20", ("qwen2.5-1.5b", 4, 4096),
+                  "qwen2.5-1.5b:fsdp2:4096:4:none", 51500),
+    "qwen-0.5b": ("qwen-0.5b --seq 1024 --batch 32 --accum 4 --grad bf16 --states bf16 --steps 8",
+                  ("qwen2.5-0.5b", 32, 1024), None, 155000),
+    "qwen-7b": ("qwen-7b --seq 1024 --batch 16 --accum 4 --grad bf16 --states bf16 --steps 4",
+                ("qwen2.5-7b", 16, 1024), None, 14350),
+    "llama-8b": ("llama-8b --seq 4096 --batch 2 --grad bf16 --steps 8", ("llama3.1-8b", 2, 4096),
+                 "llama3.1-8b:fsdp2:4096:2:ckpt", None),
+}
+
+
+def run(command, timeout):
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+        return result.stdout + result.stderr
+    except subprocess.TimeoutExpired:
+        return "timed out"
+
+
+def tokens_per_second(text, tag):
+    lines = [line for line in text.splitlines() if tag in line]
+    if not lines:
+        print(text[-600:])
+        return None
+    print(lines[-1], flush=True)
+    found = re.search(r"([\d.]+) tok/s", lines[-1])
+    return float(found.group(1)) if found else None
+
+
+def floor_of(reference, row):
+    source = open(f"{reference}/floor.py").read()
+    source = re.sub(r"(?m)^for a in .*$", f"run(*{row!r})", source)
+    return tokens_per_second(run([sys.executable, "-c", source], 120), "FLOOR")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bench", default="build/bench/cuda_step_bench")
+    parser.add_argument("--reference", required=True)
+    parser.add_argument("--plans", default="matmul_plans.txt")
+    parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("cases", nargs="*")
+    options = parser.parse_args()
+    table = []
+    for name in options.cases or CASES:
+        arguments, row, peer_case, published = CASES[name]
+        floor = floor_of(options.reference, row)
+        ours = tokens_per_second(
+            run([options.bench, *arguments.split(), "--plans", options.plans], 300), "OURS")
+        peer = None
+        if peer_case and not options.no_peer:
+            command = [sys.executable, f"{options.reference}/torch_baseline.py", peer_case]
+            peer = tokens_per_second(run(command, 300), "PEER")
+        table.append((name, ours, floor, peer, published))
+    print(f"\n{'case':<12}{'ours':>10}{'floor':>10}{'share':>7}{'FSDP2':>10}{'x':>6}{'LLMQ':>10}{'x':>6}")
+    for name, ours, floor, peer, published in table:
+        cell = lambda value, form: format(value, form) if value else "-"
+        ratio = lambda other: ours / other if ours and other else None
+        print(f"{name:<12}{cell(ours, '.0f'):>10}{cell(floor, '.0f'):>10}{cell(ratio(floor), '.3f'):>7}"
+              f"{cell(peer, '.0f'):>10}{cell(ratio(peer), '.2f'):>6}{cell(published, '.0f'):>10}{cell(ratio(published), '.2f'):>6}")
+
+
+if __name__ == "__main__":
+    main()
