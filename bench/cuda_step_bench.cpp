@@ -1,7 +1,7 @@
 // Whole training steps of real model shapes on one GPU: tokens per second, memory planned and seen, and where
 // the time goes. tools/cuda_bench.sh runs it beside PyTorch and the floor of the same machine.
 //   cuda_step_bench llama-1b --seq 4096 --batch 4 [--accum 1] [--steps 10] [--grad bf16] [--recompute auto]
-//   [--split]
+//   [--matmul-dtype fp8] [--split]
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -21,7 +21,7 @@ using namespace zeno;
 namespace {
 
 struct Options {
-  std::string model = "llama-1b", grad = "fp32", states = "fp32", recompute = "auto", plans;
+  std::string model = "llama-1b", grad = "fp32", states = "fp32", recompute = "auto", matmul = "bf16", plans;
   int64_t batch = 4, seq = 4096;
   int accum = 1, steps = 10, threads = 1, stage = 0;
   bool split = false, show_plans = false;
@@ -123,6 +123,7 @@ zero::EngineOptions engine_options(const Options& o) {
   options.policy.compute = DType::bf16;
   options.policy.grad = options.policy.wire = *parse_dtype(o.grad);
   options.policy.micro_batches = o.accum;
+  options.policy.fp8 = o.matmul == "fp8";
   options.policy.states = *parse_dtype(o.states);
   if (o.recompute == "selective") options.policy.recompute = nn::Recompute::selective;
   if (o.recompute == "full") options.policy.recompute = nn::Recompute::full;
@@ -145,6 +146,7 @@ void bench(const Options& o, comm::World& world) {
   nn::LayerList layers = model::build_layers(config, o.seq);
   zero::EngineOptions options = engine_options(o);
   const size_t before = available_memory(options.device);
+  const double context = double(total_memory(options.device) - before) / double(size_t(1) << 30);
   const size_t limit = before - (size_t(1) << 30);
   if (o.recompute == "auto") plan::choose_recompute(layers, options, world.size(), limit);
   const std::string recompute = plan::describe_recompute(layers, options.policy);
@@ -178,13 +180,14 @@ void bench(const Options& o, comm::World& world) {
   const double tokens = double(o.batch * o.seq * o.accum * world.size());
   const double gib = double(size_t(1) << 30);
   fmt::print(
-      "OURS {:<10} T={}x{}x{} ranks {} stage {} grads {}: {:8.0f} tok/s  {:8.2f} ms  {:5.0f} TFLOP/s  "
+      "OURS {:<10} T={}x{}x{} ranks {} stage {} matmul {} grads {}: {:8.0f} tok/s  {:8.2f} ms  {:5.0f} "
+      "TFLOP/s  "
       "planned {:.2f} GiB, "
-      "driver {:.2f} GiB; {}; ready {:.0f} s; losses {:.4f} {:.4f} .. {:.4f}\n",
-      o.model, o.seq, o.batch, o.accum, world.size(), o.stage, o.grad, tokens / ms * 1000, ms,
+      "driver {:.2f} GiB + {:.2f} of context; {}; ready {:.0f} s; losses {:.4f} {:.4f} .. {:.4f}\n",
+      o.model, o.seq, o.batch, o.accum, world.size(), o.stage, o.matmul, o.grad, tokens / ms * 1000, ms,
       flops / ms / 1e9, double(engine.ledger().booked(Tier::device)) / gib,
-      double(before - available_memory(options.device)) / gib, recompute, ready, losses[0], losses[1],
-      losses.back());
+      double(before - available_memory(options.device)) / gib, context, recompute, ready, losses[0],
+      losses[1], losses.back());
   if (o.split) print_split(engine);
 }
 
@@ -203,6 +206,8 @@ int main(int argc, char** argv) {
   app.add_option("--stage", o.stage);
   app.add_option("--ranks", o.threads, "ranks as threads that share the GPU");
   app.add_option("--recompute", o.recompute)->check(CLI::IsMember({"none", "selective", "full", "auto"}));
+  app.add_option("--matmul-dtype", o.matmul, "of the products of blocks")
+      ->check(CLI::IsMember({"bf16", "fp8"}));
   app.add_option("--plans", o.plans, "file of matmul plans");
   app.add_flag("--split", o.split, "time by kind of instruction (no graph)");
   app.add_flag("--show-plans", o.show_plans);

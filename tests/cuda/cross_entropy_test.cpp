@@ -47,7 +47,7 @@ TEST_F(CudaCrossEntropy, LossesHitsAndGradientsAreTheCpus) {
       const Twin targets = random_ids(s.rows, s.vocabulary, 2);
       const Twin losses = poison(DType::f32, 1, s.rows), hits = poison(DType::i32, 1, s.rows);
       run(logits, targets, losses, hits, 0.25f);
-      EXPECT_LE(difference(losses), 2e-6);
+      EXPECT_LE(largest_gap(losses), 2e-6 * 16);  // of logits up to about 10; a loss itself may be 0
       EXPECT_EQ(on_gpu(hits), on_cpu(hits));
       EXPECT_LE(difference(logits), tolerance(dtype));
     }

@@ -6,6 +6,7 @@
 #include "tests/support/temp_dir.h"
 #include "zeno/base/file.h"
 #include "zeno/device/cuda/runtime.h"
+#include "zeno/kernels/cuda/fill_random.h"
 #include "zeno/kernels/cuda/matmul_cache.h"
 #include "zeno/kernels/cuda/matmul_plan_file.h"
 #include "zeno/kernels/cuda/matmul_plans.h"
@@ -13,7 +14,6 @@
 namespace zeno::cuda_tests {
 namespace {
 
-using cuda::MatmulKey;
 using cuda::MatmulPlan;
 using cuda::PlanSet;
 
@@ -240,6 +240,72 @@ TEST_F(CudaMatmul, TunedPlansComputeTheSame) {
       << cuda::describe_matmul_plans();
 }
 
+// Gradients that write first and add later are two products, each with a plan of its own.
+TEST_F(CudaMatmul, WritingAndAddingAreTunedApart) {
+  const Sizes s{264, 200, 776};
+  Product p{.a = normal(DType::bf16, s.k, s.m, 40),
+            .b = normal(DType::bf16, s.k, s.n, 41),
+            .c = poison(DType::f32, s.m, s.n),
+            .transpose_a = true};
+  {
+    const cuda::MatmulTuning tuning;
+    matmul(*gpu, p.on(&Twin::gpu));
+    p.accumulate = true;
+    matmul(*gpu, p.on(&Twin::gpu));
+  }
+  int writing = 0, adding = 0;
+  for (const auto& [name, list] : cuda::all_plans()) {
+    for (const auto& [key, plan] : list) {
+      if (key.m != s.m || key.n != s.n || key.k != s.k || plan.origin != MatmulPlan::Origin::tuned) continue;
+      EXPECT_GT(plan.candidates, 0);
+      EXPECT_GT(plan.burst, 0);
+      writing += key.addend == cuda::Addend::none;
+      adding += key.addend == cuda::Addend::output;
+    }
+  }
+  EXPECT_EQ(writing, 1);
+  EXPECT_EQ(adding, 1);
+  p.c = poison(DType::f32, s.m, s.n);
+  p.accumulate = false;
+  EXPECT_LT(run(p), limit(DType::f32));
+  p.accumulate = true;
+  EXPECT_LT(run(p), limit(DType::f32));
+}
+
+// Large enough for the second stage. The first choice of the library is the reference.
+TEST_F(CudaMatmul, SustainedTimingFindsAPlan) {
+  constexpr int64_t kSize = 4096;
+  const Twin a = poison(DType::bf16, kSize, kSize), b = poison(DType::bf16, kSize, kSize),
+             first = poison(DType::bf16, kSize, kSize), tuned = poison(DType::bf16, kSize, kSize);
+  for (const Twin* t : {&a, &b}) cuda::fill_random(*gpu, t->gpu.data, t->gpu.bytes());
+  Product p{.a = a, .b = b, .c = first, .transpose_b = true};
+  matmul(*gpu, p.on(&Twin::gpu));
+  p.c = tuned;
+  {
+    const cuda::MatmulTuning tuning;
+    matmul(*gpu, p.on(&Twin::gpu));
+  }
+  const std::vector<double> x = on_gpu(first), y = on_gpu(tuned);
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < x.size(); ++i) error += (x[i] - y[i]) * (x[i] - y[i]), norm += x[i] * x[i];
+  EXPECT_GT(norm, 0);
+  EXPECT_LE(error, norm * tolerance(DType::bf16) * tolerance(DType::bf16));
+  int found = 0;
+  for (const auto& [name, list] : cuda::all_plans()) {
+    for (const auto& [key, plan] : list) {
+      if (key.m != kSize || key.k != kSize) continue;
+      ++found;
+      EXPECT_EQ(int(plan.origin), int(MatmulPlan::Origin::tuned));
+      EXPECT_GT(plan.candidates, 1);
+      EXPECT_GT(plan.sustained, 0);
+      // No slower than half as fast as in bursts, whatever the machine does to its clocks.
+      EXPECT_GT(plan.sustained, plan.burst * 0.5);
+      EXPECT_LT(plan.sustained, plan.burst * 2);
+    }
+  }
+  EXPECT_EQ(found, 1);
+}
+
 // A plan goes to a file and comes back into an empty table; the library takes it.
 TEST_F(CudaMatmul, StoredPlansAreUsed) {
   const test::TempDir folder;
@@ -332,127 +398,6 @@ TEST_F(CudaBiasBackward, WidthOfLoadsDoesNotChangeBits) {
   bias_backward(*gpu, packed.gpu.columns(3, 64), narrow.gpu);
   bias_backward(*gpu, none.gpu, narrow.gpu);
   EXPECT_EQ(on_gpu(wide), on_gpu(narrow));
-}
-
-// What follows needs no GPU.
-
-MatmulKey some_key(int64_t m) {
-  return {.m = m,
-          .n = 3072,
-          .k = 2048,
-          .lda = 2048,
-          .ldb = 2056,
-          .ldc = 3072,
-          .ld_residual = 4096,
-          .operands = DType::bf16,
-          .output = DType::f32,
-          .transpose_a = true,
-          .bias = true,
-          .addend = cuda::Addend::residual,
-          .align_a = 8,
-          .align_b = 4,
-          .align_c = 1,
-          .align_bias = 5,
-          .align_residual = 2};
-}
-
-MatmulPlan some_plan(uint64_t seed) {
-  MatmulPlan plan{
-      .workspace = 1u << 25, .origin = MatmulPlan::Origin::tuned, .candidates = 21, .microseconds = 1234.5};
-  for (size_t i = 0; i < plan.algorithm.size(); ++i) plan.algorithm[i] = (seed + i) * 0x9e3779b97f4a7c15u;
-  return plan;
-}
-
-std::string machine(const char* device, size_t version = cublasLtGetVersion()) {
-  return cuda::machine_name(version, device, 132);
-}
-
-TEST(MatmulPlanFile, RoundTrip) {
-  const PlanSet plans{{machine("A"), {{some_key(1), some_plan(1)}, {some_key(2), some_plan(2)}}},
-                      {machine("B", 7), {{some_key(1), some_plan(3)}}}};
-  const PlanSet again = cuda::parse_plan_file(cuda::format_plan_file(plans));
-  ASSERT_EQ(again.size(), 2u);
-  for (const auto& [name, list] : plans) {
-    ASSERT_EQ(again.at(name).size(), list.size());
-    for (const auto& [key, plan] : list) {
-      const MatmulPlan& read = again.at(name).at(key);
-      EXPECT_EQ(read.algorithm, plan.algorithm);
-      EXPECT_EQ(read.workspace, plan.workspace);
-      EXPECT_EQ(read.candidates, plan.candidates);
-      EXPECT_DOUBLE_EQ(read.microseconds, plan.microseconds);
-      EXPECT_EQ(read.origin, MatmulPlan::Origin::loaded);
-    }
-  }
-  EXPECT_EQ(cuda::version_of(machine("B", 7)), 7u);
-}
-
-TEST(MatmulPlanFile, NoticesEveryDamage) {
-  const std::string text = cuda::format_plan_file({{machine("A"), {{some_key(1), some_plan(1)}}}});
-  for (size_t i = 0; i < text.size(); ++i) {
-    std::string damaged = text;
-    damaged[i] ^= 1;
-    EXPECT_THROW(cuda::parse_plan_file(damaged), Error) << "byte " << i;
-    EXPECT_THROW(cuda::parse_plan_file(text.substr(0, i)), Error) << "cut at " << i;
-  }
-}
-
-TEST(MatmulPlanFile, LoadAndSaveMerge) {
-  const test::TempDir folder;
-  const std::string mine = machine("merge test"), other = machine("merge test", 1);
-  const auto first = folder.write("first", cuda::format_plan_file({{mine, {{some_key(1), some_plan(1)}}},
-                                                                   {other, {{some_key(1), some_plan(2)}}}}));
-  const auto second =
-      folder.write("second", cuda::format_plan_file({{mine, {{some_key(2), some_plan(3)}}},
-                                                     {other, {{some_key(3), some_plan(4)}}}}));
-  cuda::load_matmul_plans(first);
-  cuda::save_matmul_plans(second);
-  const PlanSet merged = cuda::parse_plan_file(read_file(second));
-  EXPECT_EQ(merged.at(mine).at(some_key(1)).algorithm, some_plan(1).algorithm);
-  EXPECT_EQ(merged.at(mine).at(some_key(2)).algorithm, some_plan(3).algorithm);
-  // Plans of another library are kept in their file but never taken from one.
-  EXPECT_EQ(merged.at(other).size(), 1u);
-  EXPECT_EQ(merged.at(other).at(some_key(3)).algorithm, some_plan(4).algorithm);
-  EXPECT_NE(cuda::describe_matmul_plans().find("TN 1x3072x2048 bf16->fp32 +bias +residual"),
-            std::string::npos);
-  cuda::plan_table(mine).drop(some_key(1));
-}
-
-TEST(MatmulPlanFile, UselessFilesAreIgnored) {
-  const test::TempDir folder;
-  const std::string name = machine("damage test");
-  std::string damaged = cuda::format_plan_file({{name, {{some_key(1), some_plan(1)}}}});
-  damaged[damaged.size() / 2] ^= 4;
-  const auto path = folder.write("damaged", damaged);
-  EXPECT_NO_THROW(cuda::load_matmul_plans(path));
-  EXPECT_NO_THROW(cuda::load_matmul_plans(folder.write("text", "hello\n")));
-  EXPECT_NO_THROW(cuda::load_matmul_plans(folder.write("empty", "")));
-  EXPECT_NO_THROW(cuda::load_matmul_plans(folder.path() / "missing"));
-  EXPECT_NO_THROW(cuda::load_matmul_plans(folder.path()));
-  EXPECT_FALSE(cuda::plan_table(name).find(some_key(1)));
-  // A damaged file is replaced by a good one, in a new folder too; a place that cannot be written is no
-  // error.
-  cuda::plan_table(name).offer(some_key(5), some_plan(5));
-  cuda::save_matmul_plans(path);
-  EXPECT_TRUE(cuda::parse_plan_file(read_file(path)).at(name).contains(some_key(5)));
-  cuda::save_matmul_plans(folder.path() / "new" / "plans");
-  EXPECT_TRUE(file_exists(folder.path() / "new" / "plans"));
-  EXPECT_NO_THROW(cuda::save_matmul_plans(path / "below a file"));
-  cuda::plan_table(name).drop(some_key(5));
-}
-
-TEST(MatmulPlanTable, KeepsTheBetterFounded) {
-  cuda::PlanTable table;
-  EXPECT_FALSE(table.find(some_key(1)));
-  MatmulPlan plan = some_plan(1);
-  plan.origin = MatmulPlan::Origin::first_choice;
-  table.offer(some_key(1), plan);
-  EXPECT_EQ(table.offer(some_key(1), some_plan(2)).algorithm, some_plan(2).algorithm);
-  EXPECT_EQ(table.offer(some_key(1), some_plan(3)).algorithm, some_plan(2).algorithm);
-  EXPECT_EQ(table.offer(some_key(1), plan).algorithm, some_plan(2).algorithm);
-  EXPECT_EQ(table.find(some_key(1))->algorithm, some_plan(2).algorithm);
-  MatmulKey other = some_key(1);
-  other.align_bias = 4;
-  EXPECT_FALSE(table.find(other));
 }
 
 }  // namespace

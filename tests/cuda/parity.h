@@ -106,6 +106,14 @@ class Parity : public ::testing::Test {
     }
     return std::sqrt(error / std::max(norm, 1e-30));
   }
+  // Largest |gpu − cpu|.
+  double largest_gap(const Twin& twin) {
+    const std::vector<double> a = on_cpu(twin), b = on_gpu(twin);
+    double gap = 0;
+    for (size_t i = 0; i < a.size(); ++i)
+      gap = std::max(gap, std::isnan(b[i]) ? INFINITY : std::abs(a[i] - b[i]));
+    return gap;
+  }
   // What results stored in `dtype` may differ by: both round once, at places that may differ.
   static double tolerance(DType dtype) {
     return dtype == DType::f32 ? 2e-6 : dtype == DType::f16 ? 1e-3 : 6e-3;
@@ -158,7 +166,6 @@ class Parity : public ::testing::Test {
     }
     return values;
   }
-
 };
 
 }  // namespace zeno::cuda_tests

@@ -44,11 +44,18 @@ TEST(SwiGlu, BackwardMayOverwriteItsInputAndThreadsDoNotMatter) {
   HostTensor x(DType::bf16, 200, 2 * 333), dy(DType::bf16, 200, 333), dx(DType::bf16, 200, 2 * 333);
   x.random(1);
   dy.random(2);
-  run_on(1, [&](StreamRef s) { swiglu_backward(s, x.view(), dy.view(), dx.view()); });
+  HostTensor y(DType::bf16, 200, 333);
+  run_on(1, [&](StreamRef s) {
+    swiglu_forward(s, x.view(), y.view());
+    swiglu_backward(s, x.view(), dy.view(), dx.view());
+  });
   for (int threads : {2, 3}) {
-    HostTensor in_place = x;
-    run_on(threads, [&](StreamRef s) { swiglu_backward(s, in_place.view(), dy.view(), in_place.view()); });
+    HostTensor in_place = x, again = dy;
+    run_on(threads, [&](StreamRef s) {
+      swiglu_backward(s, in_place.view(), again.view(), in_place.view(), again.view());
+    });
     EXPECT_EQ(in_place.bytes(), dx.bytes());
+    EXPECT_EQ(again.bytes(), y.bytes());
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <mutex>
+#include <ostream>
 #include <vector>
 
 #include "tests/support/tiny_decoder.h"
@@ -36,6 +37,15 @@ struct RunResult {
     return losses == other.losses && norms == other.norms && hash == other.hash;
   }
 };
+
+// What a failed comparison shows.
+inline void PrintTo(const RunResult& result, std::ostream* out) {
+  for (size_t i = 0; i < result.losses.size(); ++i) {
+    *out << std::hexfloat << "step " << i << " loss " << result.losses[i] << " norm " << result.norms[i]
+         << ", ";
+  }
+  *out << std::hex << "weights " << result.hash << std::dec << std::defaultfloat;
+}
 
 // Passes parameters through, some of them frozen.
 class FrozenLayer final : public nn::Layer {

@@ -111,6 +111,8 @@ TEST(ConfigKeys, NoKeyIsIgnoredSilently) {
   const std::set<std::string> needs_more = {"zero_optimization.offload_optimizer.ratio",  // below 1: stage 3
                                             "data_types.param_dtype",
                                             "data_types.grad_accum_dtype",
+                                            "zeno.matmul_dtype",  // needs bf16
+                                            "zeno.state_dtype",
                                             "scheduler.type",
                                             "zero_optimization.offload_param.device",
                                             "zero_optimization.offload_optimizer.device"};

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "zeno/base/error.h"
+#include "zeno/train/policy.h"
 
 namespace zeno::train {
 namespace {
@@ -129,6 +130,23 @@ TEST(Resolve, BucketsAndOffloadRatio) {
   const ParsedConfig dropped = parse("{zero_optimization: {stage: 2, offload_param: {device: 'cpu'}}}");
   EXPECT_EQ(dropped.config.zero.offload_param.device, OffloadDevice::none);
   EXPECT_EQ(dropped.warnings.size(), 1u);
+}
+
+TEST(Resolve, Fp8ProductsNeedBf16AndAGpu) {
+  const ParsedConfig parsed = parse("{bf16: {enabled: true}, zeno: {matmul_dtype: 'fp8'}}");
+  EXPECT_EQ(parsed.config.precision.matmul, MatmulDtype::fp8);
+  EXPECT_TRUE(engine_options(parsed.config, 16).policy.fp8);
+  const ParsedConfig plain = parse("{bf16: {enabled: true}, zeno: {matmul_dtype: 'bf16'}}");
+  EXPECT_FALSE(engine_options(plain.config, 16).policy.fp8);
+  EXPECT_FALSE(engine_options(parse("{}").config, 16).policy.fp8);
+
+  EXPECT_FALSE(fails("{bf16: {enabled: true}, zeno: {matmul_dtype: 'fp8', device: 'cuda'}}"));
+  EXPECT_TRUE(fails("{bf16: {enabled: true}, zeno: {matmul_dtype: 'fp8', device: 'cpu'}}"));
+  EXPECT_TRUE(fails("{bf16: {enabled: true}, zeno: {matmul_dtype: 'fp4'}}"));
+  EXPECT_TRUE(fails("{fp16: {enabled: true}, zeno: {matmul_dtype: 'fp8'}}"));
+  EXPECT_TRUE(fails("{zeno: {matmul_dtype: 'fp8'}}"));
+  EXPECT_TRUE(fails("{zeno: {matmul_dtype: 'bf16'}}"));
+  EXPECT_FALSE(fails("{zeno: {matmul_dtype: 'auto'}}"));
 }
 
 TEST(Resolve, LossScaleRules) {

@@ -1,6 +1,7 @@
 // Promise 2: bytes and traffic are what the plan and the formulas say, to the byte.
 #include <gtest/gtest.h>
 
+#include "tests/support/expect_error.h"
 #include "tests/support/train_run.h"
 #include "zeno/zero/engine.h"
 
@@ -64,6 +65,22 @@ TEST(Memory, ARunThatDoesNotFitIsRefused) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::memory);
+  }
+}
+
+TEST(Memory, Fp8IsPlannedForAGpuAndRefusedOnACpu) {
+  const nn::LayerList model = test::tiny_decoder(Family::llama, {.hidden = 512});
+  EngineOptions options{.shape = {2, 16}, .device = {Device::Kind::cuda, 0}};
+  options.policy.compute = DType::bf16;
+  const size_t plain = plan_memory(model, options, 1).ledger->booked(Tier::device);
+  options.policy.fp8 = true;
+  EXPECT_GT(plan_memory(model, options, 1).ledger->booked(Tier::device), plain);
+  EngineOptions fp32 = options, cpu = options;
+  fp32.policy.compute = DType::f32;
+  cpu.device = {};
+  for (const EngineOptions& refused : {fp32, cpu}) {
+    test::expect_error(ErrorKind::usage, {"fp8", "bf16 on a GPU", "--device cuda"},
+                       [&] { plan_memory(model, refused, 1); });
   }
 }
 

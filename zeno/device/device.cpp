@@ -31,7 +31,12 @@ size_t available_host_memory() {
 int device_count(Device::Kind kind) { return kind == Device::Kind::cpu ? 1 : cuda_device_count(); }
 
 size_t available_memory(Device device) {
-  return device.kind == Device::Kind::cpu ? available_host_memory() : cuda_available_memory(device.index);
+  return device.kind == Device::Kind::cpu ? available_host_memory() : cuda_memory(device.index).available;
+}
+
+size_t total_memory(Device device) {
+  if (device.kind == Device::Kind::cuda) return cuda_memory(device.index).total;
+  return size_t(sysconf(_SC_PHYS_PAGES)) * size_t(sysconf(_SC_PAGESIZE));
 }
 
 std::string describe(Device device) {

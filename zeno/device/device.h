@@ -16,8 +16,9 @@ struct Device {
 
 // How many devices of a kind this machine (and this build) has; the CPU counts as one.
 int device_count(Device::Kind kind);
-// Bytes that can be allocated on the device now.
+// Bytes that can be allocated on the device now, and bytes it has.
 size_t available_memory(Device device);
+size_t total_memory(Device device);
 
 // Cores this process may use (its affinity mask), at least 1.
 int available_cores();

@@ -8,8 +8,8 @@ namespace zeno {
 
 // y = silu(gate) · up with gate_up = [gate | up]: [R, 2F] → [R, F].
 void swiglu_forward(StreamRef stream, Tensor gate_up, Tensor y);
-// dgate_up may be gate_up itself.
-void swiglu_backward(StreamRef stream, Tensor gate_up, Tensor dy, Tensor dgate_up);
+// dgate_up may be gate_up itself. y: when given, forward's result once more; may be dy.
+void swiglu_backward(StreamRef stream, Tensor gate_up, Tensor dy, Tensor dgate_up, Tensor y = {});
 
 enum class Gelu { exact, tanh };
 void gelu_forward(StreamRef stream, Gelu kind, Tensor x, Tensor y);

@@ -17,32 +17,32 @@
 namespace zeno {
 
 // name, parameters after the stream, the same as arguments
-#define ZENO_KERNELS(K)                                                                     \
-  K(matmul, (const Matmul& op), (op))                                                       \
-  K(bias_backward, (Tensor dy, Tensor dbias), (dy, dbias))                                  \
-  K(fp8_quantise, (const Fp8Quantise& op), (op))                                            \
-  K(fp8_matmul, (const Fp8Product& op), (op))                                               \
-  K(attention_forward, (const AttentionForward& op), (op))                                  \
-  K(attention_backward, (const AttentionBackward& op), (op))                                \
-  K(rmsnorm_forward, (const NormForward& op), (op))                                         \
-  K(rmsnorm_backward, (const NormBackward& op), (op))                                       \
-  K(layernorm_forward, (const NormForward& op), (op))                                       \
-  K(layernorm_backward, (const NormBackward& op), (op))                                     \
-  K(rope, (const Rope& op), (op))                                                           \
-  K(swiglu_forward, (Tensor gate_up, Tensor y), (gate_up, y))                               \
-  K(swiglu_backward, (Tensor gate_up, Tensor dy, Tensor dgate_up), (gate_up, dy, dgate_up)) \
-  K(gelu_forward, (Gelu kind, Tensor x, Tensor y), (kind, x, y))                            \
-  K(gelu_backward, (Gelu kind, Tensor x, Tensor dy, Tensor dx), (kind, x, dy, dx))          \
-  K(embedding_forward, (const EmbeddingForward& op), (op))                                  \
-  K(embedding_backward, (Tensor ids, Tensor dy, Tensor dtable), (ids, dy, dtable))          \
-  K(cross_entropy, (const CrossEntropy& op), (op))                                          \
-  K(gather_rows, (Tensor src, Tensor index, Tensor dst), (src, index, dst))                 \
-  K(scatter_rows, (Tensor src, Tensor index, Tensor dst), (src, index, dst))                \
-  K(cast, (Tensor x, Tensor y), (x, y))                                                     \
-  K(add, (Tensor a, Tensor b, Tensor y), (a, b, y))                                         \
-  K(scale, (Tensor x, float factor), (x, factor))                                           \
-  K(grad_scan, (Tensor grad, GradScan * result), (grad, result))                            \
-  K(sum_exactly, (Tensor values, ExactSum * sum), (values, sum))                            \
+#define ZENO_KERNELS(K)                                                                                  \
+  K(matmul, (const Matmul& op), (op))                                                                    \
+  K(bias_backward, (Tensor dy, Tensor dbias), (dy, dbias))                                               \
+  K(fp8_quantise, (const Fp8Quantise& op), (op))                                                         \
+  K(fp8_matmul, (const Fp8Product& op), (op))                                                            \
+  K(attention_forward, (const AttentionForward& op), (op))                                               \
+  K(attention_backward, (const AttentionBackward& op), (op))                                             \
+  K(rmsnorm_forward, (const NormForward& op), (op))                                                      \
+  K(rmsnorm_backward, (const NormBackward& op), (op))                                                    \
+  K(layernorm_forward, (const NormForward& op), (op))                                                    \
+  K(layernorm_backward, (const NormBackward& op), (op))                                                  \
+  K(rope, (const Rope& op), (op))                                                                        \
+  K(swiglu_forward, (Tensor gate_up, Tensor y), (gate_up, y))                                            \
+  K(swiglu_backward, (Tensor gate_up, Tensor dy, Tensor dgate_up, Tensor y), (gate_up, dy, dgate_up, y)) \
+  K(gelu_forward, (Gelu kind, Tensor x, Tensor y), (kind, x, y))                                         \
+  K(gelu_backward, (Gelu kind, Tensor x, Tensor dy, Tensor dx), (kind, x, dy, dx))                       \
+  K(embedding_forward, (const EmbeddingForward& op), (op))                                               \
+  K(embedding_backward, (Tensor ids, Tensor dy, Tensor dtable), (ids, dy, dtable))                       \
+  K(cross_entropy, (const CrossEntropy& op), (op))                                                       \
+  K(gather_rows, (Tensor src, Tensor index, Tensor dst), (src, index, dst))                              \
+  K(scatter_rows, (Tensor src, Tensor index, Tensor dst), (src, index, dst))                             \
+  K(cast, (Tensor x, Tensor y), (x, y))                                                                  \
+  K(add, (Tensor a, Tensor b, Tensor y), (a, b, y))                                                      \
+  K(scale, (Tensor x, float factor), (x, factor))                                                        \
+  K(grad_scan, (Tensor grad, GradScan * result), (grad, result))                                         \
+  K(sum_exactly, (Tensor values, ExactSum * sum), (values, sum))                                         \
   K(optimizer_update, (const OptimizerUpdate& op), (op))
 
 #define ZENO_UNPACK(...) __VA_ARGS__

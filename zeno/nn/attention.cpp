@@ -6,7 +6,6 @@
 
 #include "zeno/device/copy.h"
 #include "zeno/kernels/attention.h"
-#include "zeno/kernels/matmul.h"
 #include "zeno/kernels/rope.h"
 #include "zeno/nn/block.h"
 #include "zeno/nn/layout.h"
@@ -25,6 +24,7 @@ struct Intermediates {
   Tensor qkv;             // [R, (H+2G)·D], as attention reads it
   Tensor out;             // [R, H·D]
   Tensor lse;             // f32 [B·H, T]
+  Tensor out_fp8;
 };
 
 class Attention final : public Layer {
@@ -141,11 +141,13 @@ void Attention::cut_forward(Intermediates& t, Layout& work, BatchShape shape, DT
   if (t.raw.rows == 0) t.raw = t.qkv;
   const size_t before_h = work.mark();
   if (t.normed.h.rows == 0) t.normed.h = work.take(compute, rows, o_.hidden);
+  if (shape.fp8) t.normed.fp8 = take_fp8(work, rows, o_.hidden, qkv_cols());
   work.rewind(before_h);  // h is dead once qkv exists
   if (t.out.rows == 0) {
     t.out = work.take(compute, rows, q_cols());
     t.lse = work.take(DType::f32, shape.batch * o_.heads, shape.seq);
   }
+  if (shape.fp8) t.out_fp8 = take_fp8(work, rows, q_cols(), o_.hidden);
 }
 
 Attention::Gradients Attention::cut_backward(Intermediates& t, Layout& work, BatchShape shape,
@@ -155,11 +157,15 @@ Attention::Gradients Attention::cut_backward(Intermediates& t, Layout& work, Bat
   g.dqkv = work.take(compute, rows, qkv_cols());
   const size_t inside_attention = work.mark();
   g.dout = work.take(compute, rows, q_cols());
+  const size_t before_attention = work.mark();
+  if (shape.fp8) t.out_fp8 = take_fp8(work, rows, q_cols(), o_.hidden);
+  work.rewind(before_attention);
   if (t.qkv.rows == 0) t.qkv = work.take(compute, rows, qkv_cols());
   g.workspace = work.take(DType::u8, 1,
                           int64_t(attention_backward_workspace(shape.device, kernel_shape(shape), compute)));
   work.rewind(inside_attention);
   if (t.normed.h.rows == 0) t.normed.h = work.take(compute, rows, o_.hidden);
+  if (shape.fp8) t.normed.fp8 = take_fp8(work, rows, o_.hidden, qkv_cols());
   return g;
 }
 
@@ -247,12 +253,12 @@ void Attention::forward(const ForwardArgs& args, Recompute recompute) const {
                                   .documents = args.batch.documents,
                                   .out = t.out,
                                   .lse = t.lse});
-  matmul(args.stream, {.a = t.out,
-                       .b = pick(args.params, out_),
-                       .c = args.y,
-                       .transpose_b = true,
-                       .bias = pick(args.params, out_bias_),
-                       .residual = args.x});
+  linear_forward(args.stream, {.x = t.out,
+                               .weight = pick(args.params, out_),
+                               .bias = pick(args.params, out_bias_),
+                               .residual = args.x,
+                               .y = args.y,
+                               .fp8 = t.out_fp8});
 }
 
 void Attention::backward(const BackwardArgs& args, Recompute recompute) const {
@@ -269,7 +275,8 @@ void Attention::backward(const BackwardArgs& args, Recompute recompute) const {
                                 .dx = g.dout,
                                 .dweight = pick(args.grads, out_),
                                 .dbias = pick(args.grads, out_bias_),
-                                .fresh = args.fresh});
+                                .fresh = args.fresh,
+                                .fp8 = t.out_fp8});
   if (selective && o_.qk_norm) rotate(args.stream, args.params, args.batch, t);
   attention_backward(args.stream, {.shape = kernel_shape(shape),
                                    .qkv = t.qkv,

@@ -52,6 +52,7 @@ struct BatchShape {
   int64_t batch = 0, seq = 0;               // B, T
   Device::Kind device = Device::Kind::cpu;  // where it runs: workspaces differ
   bool deterministic = false;               // GPU: attention gradients in a fixed order (AttentionShape)
+  bool fp8 = false;                         // GPU: projections of blocks in fp8 (linear.h)
   int64_t rows() const { return batch * seq; }
 };
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "zeno/kernels/activation.h"
-#include "zeno/kernels/matmul.h"
 #include "zeno/nn/block.h"
 #include "zeno/nn/layout.h"
 #include "zeno/nn/linear.h"
@@ -18,6 +17,7 @@ struct Intermediates {
   NormedLinear::Normed normed;
   Tensor up;   // [R, U], U = 2F (gate, then up) or F
   Tensor act;  // [R, F]
+  Tensor down_fp8;
 };
 
 class Mlp final : public Layer {
@@ -38,7 +38,7 @@ class Mlp final : public Layer {
   Gelu gelu() const { return o_.mlp == BlockOptions::Mlp::gelu_tanh ? Gelu::tanh : Gelu::exact; }
 
   Intermediates cut_saved(Layout& saved, int64_t rows, DType compute, Recompute recompute) const;
-  void cut_rest(Intermediates& t, Layout& work, int64_t rows, DType compute) const;
+  void cut_rest(Intermediates& t, Layout& work, int64_t rows, DType compute, bool fp8) const;
 
   void run_rows(const ForwardArgs& args, Tensor x, Tensor y, const Intermediates& t) const;
   void activate(StreamRef stream, const Intermediates& t) const;
@@ -85,29 +85,31 @@ Intermediates Mlp::cut_saved(Layout& saved, int64_t rows, DType compute, Recompu
 }
 
 // Puts what is not saved into the workspace. h and act are never needed at the same time, neither in forward
-// nor in backward, and share their bytes.
-void Mlp::cut_rest(Intermediates& t, Layout& work, int64_t rows, DType compute) const {
+// nor in backward, and share their bytes, each with the fp8 workspace of its linear.
+void Mlp::cut_rest(Intermediates& t, Layout& work, int64_t rows, DType compute, bool fp8) const {
   if (t.normed.rstd.rows == 0) {
     t.normed.rstd = work.take(DType::f32, rows, 1);
     t.normed.mean = work.take(DType::f32, rows, 1);
     t.up = work.take(compute, rows, up_cols());
   }
-  if (t.normed.h.rows != 0) return;
+  const bool kept = t.normed.h.rows != 0;
   const size_t shared = work.mark();
-  t.normed.h = work.take(compute, rows, o_.hidden);
+  if (!kept) t.normed.h = work.take(compute, rows, o_.hidden);
+  if (fp8) t.normed.fp8 = take_fp8(work, rows, o_.hidden, up_cols());
   work.rewind(shared);
-  t.act = work.take(compute, rows, o_.intermediate);
+  if (!kept) t.act = work.take(compute, rows, o_.intermediate);
+  if (fp8) t.down_fp8 = take_fp8(work, rows, o_.intermediate, o_.hidden);
 }
 
 LayerSizes Mlp::sizes(BatchShape shape, DType compute, Recompute recompute) const {
   Layout evaluation;
   Intermediates nothing_saved;
-  cut_rest(nothing_saved, evaluation, rows_at_once(shape), compute);
+  cut_rest(nothing_saved, evaluation, rows_at_once(shape), compute, shape.fp8);
   if (recompute == Recompute::full) return {.saved = 0, .workspace = evaluation.peak()};
 
   Layout saved, work;
   Intermediates t = cut_saved(saved, shape.rows(), compute, recompute);
-  cut_rest(t, work, shape.rows(), compute);
+  cut_rest(t, work, shape.rows(), compute, shape.fp8);
   return {.saved = saved.peak(), .workspace = std::max(evaluation.peak(), work.peak())};
 }
 
@@ -130,51 +132,64 @@ void Mlp::run_rows(const ForwardArgs& args, Tensor x, Tensor y, const Intermedia
   up_.forward(args.stream, args.params, x, t.normed, t.up);
   activate(args.stream, t);
   if (!y) return;
-  matmul(args.stream, {.a = t.act,
-                       .b = pick(args.params, down_),
-                       .c = y,
-                       .transpose_b = true,
-                       .bias = pick(args.params, down_bias_),
-                       .residual = x});
+  linear_forward(args.stream, {.x = t.act,
+                               .weight = pick(args.params, down_),
+                               .bias = pick(args.params, down_bias_),
+                               .residual = x,
+                               .y = y,
+                               .fp8 = t.down_fp8});
 }
 
 void Mlp::forward(const ForwardArgs& args, Recompute recompute) const {
-  const int64_t rows = args.batch.shape.rows();
+  const BatchShape shape = args.batch.shape;
+  const int64_t rows = shape.rows();
   const DType compute = args.x.dtype;
   if (args.saved) {
     Layout saved(args.saved), work(args.workspace);
     Intermediates t = cut_saved(saved, rows, compute, recompute);
-    cut_rest(t, work, rows, compute);
+    cut_rest(t, work, rows, compute, shape.fp8);
     run_rows(args, args.x, args.y, t);
     return;
   }
-  const int64_t step = rows_at_once(args.batch.shape);
+  const int64_t step = rows_at_once(shape);
   for (int64_t begin = 0; begin < rows; begin += step) {
     const int64_t part = std::min(step, rows - begin);
     Layout work(args.workspace);
     Intermediates t;
-    cut_rest(t, work, part, compute);
+    cut_rest(t, work, part, compute, shape.fp8);
     run_rows(args, args.x.slice(begin, part), args.y.slice(begin, part), t);
   }
 }
 
 void Mlp::backward(const BackwardArgs& args, Recompute recompute) const {
+  const BatchShape shape = args.batch.shape;
   const DType compute = args.x.dtype;
   Layout saved(args.saved), work(args.workspace);
-  Intermediates t = cut_saved(saved, args.batch.shape.rows(), compute, recompute);
-  cut_rest(t, work, args.batch.shape.rows(), compute);
+  Intermediates t = cut_saved(saved, shape.rows(), compute, recompute);
+  cut_rest(t, work, shape.rows(), compute, shape.fp8);
   const bool selective = recompute == Recompute::selective;
 
-  // Gradients of act and h take their places, which the weight gradients were the last to read.
-  if (selective && pick(args.grads, down_)) activate(args.stream, t);
-  linear_backward(args.stream, {.x = t.act,
-                                .dy = args.dy,
-                                .weight = pick(args.params, down_),
-                                .dx = t.act,
-                                .dweight = pick(args.grads, down_),
-                                .dbias = pick(args.grads, down_bias_),
-                                .fresh = args.fresh});
-  activate_backward(args.stream, t, t.act);
+  LinearBackward down{.x = t.act,
+                      .dy = args.dy,
+                      .weight = pick(args.params, down_),
+                      .dx = t.act,
+                      .dweight = pick(args.grads, down_),
+                      .dbias = pick(args.grads, down_bias_),
+                      .fresh = args.fresh,
+                      .fp8 = t.down_fp8};
+  if (selective && o_.mlp == BlockOptions::Mlp::swiglu && !shape.fp8) {
+    // act comes again as a by-product of its gradient, and takes the place of that; its weight gradient
+    // waits.
+    linear_backward(args.stream, {.dy = args.dy, .weight = down.weight, .dx = t.act});
+    swiglu_backward(args.stream, t.up, t.act, t.up, t.act);
+    down.dx = {};
+    linear_backward(args.stream, down);
+  } else {
+    // Gradients of act and h take their places, which the weight gradients were the last to read.
+    if (selective && pick(args.grads, down_)) activate(args.stream, t);
+    linear_backward(args.stream, down);
+    activate_backward(args.stream, t, t.act);
+  }
   if (selective && pick(args.grads, up_.weight)) up_.normalise(args.stream, args.params, args.x, t.normed);
   up_.backward(args, t.normed, t.up);
 }

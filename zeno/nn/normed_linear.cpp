@@ -1,6 +1,5 @@
 #include "zeno/nn/normed_linear.h"
 
-#include "zeno/kernels/matmul.h"
 #include "zeno/nn/linear.h"
 
 namespace zeno::nn {
@@ -20,8 +19,8 @@ void NormedLinear::normalise(StreamRef stream, std::span<const Tensor> params, T
 void NormedLinear::forward(StreamRef stream, std::span<const Tensor> params, Tensor x, const Normed& n,
                            Tensor y) const {
   normalise(stream, params, x, n);
-  matmul(stream,
-         {.a = n.h, .b = pick(params, weight), .c = y, .transpose_b = true, .bias = pick(params, bias)});
+  linear_forward(
+      stream, {.x = n.h, .weight = pick(params, weight), .bias = pick(params, bias), .y = y, .fp8 = n.fp8});
 }
 
 void NormedLinear::backward(const BackwardArgs& args, const Normed& n, Tensor dy) const {
@@ -31,7 +30,8 @@ void NormedLinear::backward(const BackwardArgs& args, const Normed& n, Tensor dy
                                 .dx = n.h,
                                 .dweight = pick(args.grads, weight),
                                 .dbias = pick(args.grads, bias),
-                                .fresh = args.fresh});
+                                .fresh = args.fresh,
+                                .fp8 = n.fp8});
   norm_backward(args.stream, kind,
                 {.x = args.x,
                  .weight = pick(args.params, norm),

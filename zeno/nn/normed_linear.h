@@ -10,9 +10,9 @@
 namespace zeno::nn {
 
 struct NormedLinear {
-  // h is [R, C]; rstd and mean are f32 [R, 1], mean with LayerNorm only.
+  // h is [R, C]; rstd and mean are f32 [R, 1], mean with LayerNorm only; fp8 is the workspace of the linear.
   struct Normed {
-    Tensor h, rstd, mean;
+    Tensor h, rstd, mean, fp8;
   };
 
   Norm kind = Norm::rms;

@@ -21,6 +21,7 @@ enum class OptimizerKind { adamw, adam, sgd, lion };  // adam: weight decay adde
 enum class RecomputeMode { none, selective, full, automatic };
 enum class MicroBatchOrder { horizontal, vertical };
 enum class RunDevice { automatic, cpu, cuda };
+enum class MatmulDtype { automatic, bf16, fp8 };  // automatic: the compute dtype
 
 struct OffloadOptimizerConfig {
   OffloadDevice device = OffloadDevice::none;
@@ -66,6 +67,8 @@ struct PrecisionConfig {
   DType communication = DType::f32;  // of the gradient reduction; resolved: grad_accum unless given
   DType param_dtype = DType::f32;    // as written; must be `compute` when given
   bool fp16_enabled = false, bf16_enabled = false;  // as written; `compute` is what counts
+  MatmulDtype matmul = MatmulDtype::automatic;      // of the products of blocks
+  DType states = DType::f32;                        // of masters and moments
   LossScaleConfig loss_scale;                       // fp16 only
 };
 
@@ -104,9 +107,11 @@ struct RunConfig {
   int64_t steps = 0;    // 0: by epochs
   double epochs = 1;
   int64_t ranks = 0;  // 0: what the launcher says, else 1
+  std::string cache;  // folder of what is measured once; empty: ~/.cache/zeno
   RunDevice device = RunDevice::automatic;
   MicroBatchOrder order = MicroBatchOrder::horizontal;
-  bool reproducible = false;  // the same bits at 1, 2, 4 and 8 ranks
+  bool reproducible = false;   // the same bits at 1, 2, 4 and 8 ranks
+  bool deterministic = false;  // GPU: the same bits in every run
   int64_t seed = 42;
   int64_t save_every = 0;  // 0: at the end only
   std::string resume;      // "", "auto" or a folder
@@ -141,6 +146,8 @@ template <>
 inline constexpr std::array<std::string_view, 2> kNames<MicroBatchOrder>{"horizontal", "vertical"};
 template <>
 inline constexpr std::array<std::string_view, 3> kNames<RunDevice>{"auto", "cpu", "cuda"};
+template <>
+inline constexpr std::array<std::string_view, 3> kNames<MatmulDtype>{"auto", "bf16", "fp8"};
 template <>
 inline constexpr std::array<std::string_view, 2> kNames<WarmupType>{"log", "linear"};
 template <>

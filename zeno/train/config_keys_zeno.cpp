@@ -31,6 +31,14 @@ void add_numerics(TableBuilder& table) {
           "dtype", "compute dtype; when not given: from fp16 and bf16, else fp32")
       .set_flag("--dtype");
   table
+      .key<&TrainConfig::precision, &PrecisionConfig::matmul>(
+          "matmul_dtype", "products of blocks; auto: in the compute dtype; fp8: on GPUs, with dtype bf16")
+      .set_flag("--matmul-dtype");
+  table
+      .key<&TrainConfig::precision, &PrecisionConfig::states>(
+          "state_dtype", "masters and moments; bf16: rounded stochastically, a third of the bytes")
+      .set_flag("--state-dtype");
+  table
       .key<kRecompute, &RecomputeConfig::mode>(
           "recompute", "activations computed again in backward; auto: no more than the memory asks for")
       .set_flag("--recompute");
@@ -39,6 +47,10 @@ void add_numerics(TableBuilder& table) {
       .set_flag("--recompute-every");
   table.key<kRun, &RunConfig::order>("order", "micro-batches one by one, or layer by layer")
       .set_flag("--order");
+  table
+      .key<kRun, &RunConfig::deterministic>(
+          "deterministic", "GPUs: the same bits in every run, at a price; the CPU always does")
+      .set_flag("--deterministic");
   table.key<kRun, &RunConfig::reproducible>("reproducible", "the same bits at 1, 2, 4 and 8 ranks")
       .set_flag("--reproducible");
   table.key<kRun, &RunConfig::seed>("seed", "of init, shuffling and rounding").range(0).set_flag("--seed");
@@ -70,6 +82,10 @@ void add_run(TableBuilder& table) {
   table.key<kRun, &RunConfig::eval_every>("eval_every", "steps between evaluations; 0: never")
       .range(0)
       .set_flag("--eval-every");
+  table
+      .key<kRun, &RunConfig::cache>("cache",
+                                    "folder for what is measured once (matmul plans); empty: ~/.cache/zeno")
+      .set_flag("--cache");
   table.key<kRun, &RunConfig::log>("log", "metrics file; empty: metrics.jsonl in out").set_flag("--log");
   table.key<kRun, &RunConfig::trace>("trace", "Perfetto trace of a step").set_flag("--trace");
   table.key<kRun, &RunConfig::deadline_s>("deadline_s", "longest wait for another rank, seconds")

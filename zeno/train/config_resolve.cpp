@@ -56,6 +56,15 @@ void resolve_precision(ParsedConfig& parsed) {
     p.communication = p.grad_accum;
     parsed.derive("communication_data_type", "data_types.grad_accum_dtype");
   }
+  const auto matmul = [&] { return where(parsed, "zeno.matmul_dtype"); };
+  require(p.matmul == MatmulDtype::automatic || p.compute == DType::bf16, kUsage,
+          "[config] {}: got {}, expected auto with compute dtype {}; use --dtype bf16", matmul(),
+          text_of(p.matmul), name_of(p.compute));
+  require(p.matmul != MatmulDtype::fp8 || parsed.config.run.device != RunDevice::cpu, kUsage,
+          "[config] {}: got fp8, expected auto or bf16 on a CPU; use --device cuda", matmul());
+  require(p.states == DType::f32 || (p.states == DType::bf16 && p.compute == DType::bf16), kUsage,
+          "[config] {}: got {}, expected fp32, or bf16 with compute dtype bf16",
+          where(parsed, "zeno.state_dtype"), name_of(p.states));
   if (p.compute != DType::f16) return;
   try {
     validate_loss_scale(p.loss_scale);

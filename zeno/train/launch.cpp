@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 
 #include "zeno/base/error.h"
 #include "zeno/train/trainer.h"
@@ -26,10 +27,19 @@ void refuse_missing_parts(const RunConfig& run) {
           "[train] --eval-data and --eval-every: evaluation is not part of this version; leave them out");
 }
 
+// Where the desktop standard wants it.
+std::string cache_folder() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  if (cache != nullptr && *cache != 0) return std::string(cache) + "/zeno";
+  return home != nullptr && *home != 0 ? std::string(home) + "/.cache/zeno" : "/tmp/zeno-cache";
+}
+
 }  // namespace
 
-void train(const ParsedConfig& parsed) {
-  const RunConfig& run = parsed.config.run;
+void train(ParsedConfig parsed) {
+  RunConfig& run = parsed.config.run;
+  if (run.cache.empty()) run.cache = cache_folder();
   refuse_missing_parts(run);
   comm::WorldOptions options;
   options.deadline = std::chrono::milliseconds(int64_t(run.deadline_s * 1000));

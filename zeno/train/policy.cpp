@@ -64,6 +64,10 @@ zero::EngineOptions engine_options(const TrainConfig& config, int64_t seq_len) {
   policy.recompute = recompute_of(config.recompute.mode);
   policy.recompute_every = int(config.recompute.every);
   policy.reproducible = config.run.reproducible;
+  policy.deterministic = config.run.deterministic;
+  policy.states = config.precision.states;
+  policy.seed = uint64_t(config.run.seed);
+  policy.fp8 = config.precision.matmul == MatmulDtype::fp8;
   const bool adam =
       config.optimizer.kind == OptimizerKind::adamw || config.optimizer.kind == OptimizerKind::adam;
   policy.moments_first = config.optimizer.kind != OptimizerKind::sgd || config.optimizer.momentum != 0;

@@ -13,6 +13,7 @@
 #include "zeno/data/prefetcher.h"
 #include "zeno/data/tokenizer.h"
 #include "zeno/device/device.h"
+#include "zeno/kernels/cuda/matmul_plans.h"
 #include "zeno/model/export.h"
 #include "zeno/model/layers.h"
 #include "zeno/model/weights.h"
@@ -127,6 +128,30 @@ class Reporter {
   int64_t tokens_ = 0;
 };
 
+// What the engine learns about matrix products of a GPU when it is made, kept in a file: the next run starts
+// sooner, and with the same algorithms, hence the same bits. One rank of a host learns and writes, the others
+// follow.
+class MatmulPlans {
+ public:
+  MatmulPlans(Device device, const Path& cache, const comm::World& world)
+      : active_(device.kind == Device::Kind::cuda),
+        writes_(world.local_rank() == 0),
+        file_(cache / "matmul_plans.txt") {
+    if constexpr (ZENO_CUDA) {
+      if (active_) cuda::load_matmul_plans(file_);
+    }
+  }
+  void keep() const {
+    if constexpr (ZENO_CUDA) {
+      if (active_ && writes_) cuda::save_matmul_plans(file_);
+    }
+  }
+
+ private:
+  bool active_, writes_;
+  Path file_;
+};
+
 // Submits steps and takes their results: at once on a CPU, one step late on a GPU, so that the device never
 // waits for the host. fp16 needs to know of an overflow before the next step, and waits.
 class StepLoop {
@@ -219,7 +244,9 @@ void train_rank(ParsedConfig parsed, comm::World& world) {
   }
   plan::require_fit(layers, options, world.size(), limit);
   const model::WeightReader weights(run.model, model::parameter_table(layers));
+  const MatmulPlans plans(options.device, run.cache, world);
   zero::Engine engine(std::move(layers), options, world);
+  plans.keep();
   engine.load([&](const nn::Parameter& param, int64_t begin, std::span<float> out) {
     weights.read(param, begin, begin + int64_t(out.size()), out.data());
   });

@@ -11,6 +11,6 @@ void train_rank(ParsedConfig parsed, comm::World& world);
 
 // Starts the ranks a config asks for and trains: processes of a launcher (mpirun, srun) each become one rank;
 // otherwise `ranks` threads of this process. Returns when all are done; throws the first error.
-void train(const ParsedConfig& parsed);
+void train(ParsedConfig parsed);
 
 }  // namespace zeno::train

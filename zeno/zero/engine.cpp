@@ -43,6 +43,12 @@ nn::BatchShape shape_of(const EngineOptions& options) {
   nn::BatchShape shape = options.shape;
   shape.device = options.device.kind;
   shape.deterministic = options.policy.deterministic || options.policy.reproducible;
+  shape.fp8 = options.policy.fp8;
+  require(!shape.fp8 || (shape.device == Device::Kind::cuda && options.policy.compute == DType::bf16),
+          ErrorKind::usage,
+          "[engine] fp8 products: got {} on a {}, expected bf16 on a GPU; use --device cuda --dtype bf16, or "
+          "leave out --matmul-dtype fp8",
+          name_of(options.policy.compute), shape.device == Device::Kind::cuda ? "GPU" : "CPU");
   return shape;
 }
 

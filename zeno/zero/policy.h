@@ -45,6 +45,7 @@ struct Policy {
   nn::Recompute recompute_rest = nn::Recompute::none;  // the other blocks: none or selective
   bool reproducible = false;                           // same bits at world sizes 1, 2, 4, 8
   bool deterministic = false;  // GPU: same bits in every run; `reproducible` implies it
+  bool fp8 = false;            // GPU, bf16 compute: products of blocks in fp8
 
   bool moments_first = true;   // m; false for plain SGD
   bool moments_second = true;  // v; false for SGD and Lion

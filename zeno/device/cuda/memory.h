@@ -17,7 +17,10 @@ inline constexpr size_t kScratchBytes = size_t(64) << 20;
 }
 
 int cuda_device_count();
-size_t cuda_available_memory(int device);
+struct CudaMemory {
+  size_t available = 0, total = 0;
+};
+CudaMemory cuda_memory(int device);
 Block cuda_allocate(int device, size_t bytes);
 Block cuda_allocate_pinned(size_t bytes);
 void cuda_copy(StreamRef stream, std::byte* to, const std::byte* from, size_t bytes);

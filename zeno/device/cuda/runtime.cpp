@@ -37,11 +37,11 @@ int cuda_device_count() {
   return status == cudaSuccess ? count : 0;
 }
 
-size_t cuda_available_memory(int device) {
-  size_t available = 0, total = 0;
+CudaMemory cuda_memory(int device) {
+  CudaMemory memory;
   cuda::check(cudaSetDevice(device), "choose the device");
-  cuda::check(cudaMemGetInfo(&available, &total), "ask for free memory");
-  return available;
+  cuda::check(cudaMemGetInfo(&memory.available, &memory.total), "ask for free memory");
+  return memory;
 }
 
 Block cuda_allocate(int device, size_t bytes) {

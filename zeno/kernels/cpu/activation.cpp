@@ -31,8 +31,8 @@ void swiglu_forward_rows(const Tensor& gate_up, const Tensor& y, int64_t begin, 
   });
 }
 
-void swiglu_backward_rows(const Tensor& gate_up, const Tensor& dy, const Tensor& dgate_up, int64_t begin,
-                          int64_t end) {
+void swiglu_backward_rows(const Tensor& gate_up, const Tensor& dy, const Tensor& dgate_up, const Tensor& y,
+                          int64_t begin, int64_t end) {
   dispatch_float(dy.dtype, [&]<class T>() HWY_ATTR {
     const FloatTag d;
     for (int64_t r = begin; r < end; ++r) {
@@ -41,6 +41,7 @@ void swiglu_backward_rows(const Tensor& gate_up, const Tensor& dy, const Tensor&
       const T* grads = dy.row<T>(r);
       T* dgates = dgate_up.row<T>(r);
       T* dups = dgates + dy.cols;
+      T* out = y ? y.row<T>(r) : nullptr;
       for_lanes(d, dy.cols, [&](int64_t i, auto lanes) HWY_ATTR {
         const auto gate = load(d, gates + i, lanes);
         const auto up = load(d, ups + i, lanes);
@@ -51,6 +52,7 @@ void swiglu_backward_rows(const Tensor& gate_up, const Tensor& dy, const Tensor&
         const auto slope = hn::MulAdd(silu, hn::Sub(hn::Set(d, 1.0f), s), s);
         store(d, hn::Mul(hn::Mul(grad, up), slope), dgates + i, lanes);
         store(d, hn::Mul(grad, silu), dups + i, lanes);
+        if (out != nullptr) store(d, hn::Mul(silu, up), out + i, lanes);
       });
     }
   });
@@ -152,12 +154,13 @@ void swiglu_forward(StreamRef stream, Tensor gate_up, Tensor y) {
   });
 }
 
-void swiglu_backward(StreamRef stream, Tensor gate_up, Tensor dy, Tensor dgate_up) {
+void swiglu_backward(StreamRef stream, Tensor gate_up, Tensor dy, Tensor dgate_up, Tensor y) {
   check_shape("gate_up", gate_up, dy, 2 * dy.cols);
   check_shape("dgate_up", dgate_up, dy, 2 * dy.cols);
+  if (y) check_shape("y", y, dy, dy.cols);
   stream.launch([=](Workers& workers) {
     workers.for_ranges(dy.rows, rows_per_task(dy.cols), [&](int64_t begin, int64_t end, int) {
-      HWY_DYNAMIC_DISPATCH(swiglu_backward_rows)(gate_up, dy, dgate_up, begin, end);
+      HWY_DYNAMIC_DISPATCH(swiglu_backward_rows)(gate_up, dy, dgate_up, y, begin, end);
     });
   });
 }

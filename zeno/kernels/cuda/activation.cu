@@ -27,20 +27,21 @@ __global__ void __launch_bounds__(kRowThreads)
 }
 
 struct SwigluStrides {
-  int64_t gate_up, dy, dgate_up;
+  int64_t gate_up, dy, dgate_up, y;
 };
 
-// dgate_up may be gate_up: a thread reads all of its columns before it writes them.
+// dgate_up may be gate_up, y may be dy: a thread reads all of its columns before it writes them. y null: not
+// wanted.
 template <class T, int N>
 __global__ void __launch_bounds__(kRowThreads)
-    swiglu_backward_kernel(RowGrid grid, const T* gate_up, const T* dy, T* dgate_up, SwigluStrides strides,
-                           int64_t width) {
+    swiglu_backward_kernel(RowGrid grid, const T* gate_up, const T* dy, T* dgate_up, T* y,
+                           SwigluStrides strides, int64_t width) {
   const auto [row, group, inside] = grid.place();
   if (!inside) return;
   const T* in = gate_up + row * strides.gate_up + group * N;
   const auto gates = load<N>(in), ups = load<N>(in + width);
   const auto grads = load<N>(dy + row * strides.dy + group * N);
-  float gate[N], up[N], grad[N];
+  float gate[N], up[N], grad[N], again[N];
   unpack(gates, gate);
   unpack(ups, up);
   unpack(grads, grad);
@@ -49,12 +50,14 @@ __global__ void __launch_bounds__(kRowThreads)
     const float s = sigmoid(gate[i]);
     const float silu = gate[i] * s;
     const float slope = fmaf(silu, 1.0f - s, s);
+    again[i] = up[i] * silu;
     gate[i] = grad[i] * up[i] * slope;
     up[i] = grad[i] * silu;
   }
   T* out = dgate_up + row * strides.dgate_up + group * N;
   store<N>(out, pack<T>(gate));
   store<N>(out + width, pack<T>(up));
+  if (y != nullptr) store<N>(y + row * strides.y + group * N, pack<T>(again));
 }
 
 struct GeluParts {
@@ -194,15 +197,17 @@ void swiglu_forward(StreamRef stream, Tensor gate_up, Tensor y) {
   });
 }
 
-void swiglu_backward(StreamRef stream, Tensor gate_up, Tensor dy, Tensor dgate_up) {
+void swiglu_backward(StreamRef stream, Tensor gate_up, Tensor dy, Tensor dgate_up, Tensor y) {
   check_shape("gate_up", gate_up, dy, 2 * dy.cols);
   check_shape("dgate_up", dgate_up, dy, 2 * dy.cols);
-  dispatch_width(dy.dtype, vectorizable(dy.cols, {gate_up, dy, dgate_up}), [&]<class T, int N>() {
+  if (y) check_shape("y", y, dy, dy.cols);
+  const bool vectors = vectorizable(dy.cols, {gate_up, dy, dgate_up}) && (!y || vectorizable(dy.cols, {y}));
+  dispatch_width(dy.dtype, vectors, [&]<class T, int N>() {
     const RowGrid grid(dy.rows, dy.cols / N);
     if (grid.blocks == 0) return;
     swiglu_backward_kernel<T, N><<<grid.blocks, kRowThreads, 0, native(stream)>>>(
-        grid, pointer<T>(gate_up), pointer<T>(dy), pointer<T>(dgate_up),
-        {gate_up.stride, dy.stride, dgate_up.stride}, dy.cols);
+        grid, pointer<T>(gate_up), pointer<T>(dy), pointer<T>(dgate_up), y ? pointer<T>(y) : nullptr,
+        {gate_up.stride, dy.stride, dgate_up.stride, y.stride}, dy.cols);
     check_launch("swiglu_backward");
   });
 }

@@ -23,7 +23,8 @@ __global__ void fill(uint32_t* words, int64_t count) {
 
 void fill_random(StreamRef stream, std::byte* data, size_t bytes) {
   if (bytes < 4) return;
-  fill<<<8 * multiprocessors(), 256, 0, native(stream)>>>(reinterpret_cast<uint32_t*>(data), int64_t(bytes / 4));
+  fill<<<8 * multiprocessors(), 256, 0, native(stream)>>>(reinterpret_cast<uint32_t*>(data),
+                                                          int64_t(bytes / 4));
   check_launch("fill_random");
 }
 

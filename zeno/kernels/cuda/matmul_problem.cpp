@@ -71,7 +71,7 @@ void set_output(MatmulCall& call, const Tensor& c, const Tensor& bias, const Ten
     key.align_bias = alignment_of(bias.data);
     call.bias = bias.data;
   }
-  if (accumulate || residual.data == c.data) {
+  if (accumulate) {  // a residual in place is still a residual: its plan, and so its bits, are the same
     key.addend = Addend::output;
   } else if (residual) {
     key.addend = Addend::residual;

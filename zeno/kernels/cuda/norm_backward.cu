@@ -8,14 +8,15 @@
 // With n = (x - mean) · rstd and g = dy · weight: dx = rstd · (g - mean(g) - n · mean(g · n)) + dresidual,
 // the middle term for LayerNorm only; dweight = Σ dy · n and dbias = Σ dy over all vectors.
 //
-// One pass: a team of threads owns fixed columns, walks over the vectors of its block with the next ones
-// already on their way to shared memory, and keeps its part of dweight and dbias in registers. Blocks leave
-// partial sums in scratch; their number follows from the shape alone, so the sums have the same bits on every
-// device.
+// One pass: a team of threads owns fixed columns, walks over the vectors of its block with the next one
+// already on its way, and keeps its part of dweight and dbias in registers. Blocks leave partial sums in
+// scratch; their number follows from the shape alone, so the sums have the same bits on every device.
 namespace zeno::cuda {
 namespace {
 
 constexpr int kWarpThreads = 256;  // block size of teams inside a warp
+constexpr int64_t kTeamThreads =
+    131072;  // threads over all blocks: 4 blocks of 256 for each of 128 processors
 
 struct BackwardArgs {
   const void *x, *weight, *dy, *dresidual;
@@ -26,119 +27,95 @@ struct BackwardArgs {
   int64_t rstd_stride, mean_stride;
   float *dweight, *dbias;  // partial sums [blocks, width]; null: not wanted
   uint32_t vectors, inner;
-  int width;    // elements of a vector
-  float scale;  // 1 / width
-  int team;     // threads per vector, kWarp only
+  int width;  // elements of a vector
+  int team;   // threads per vector, kWarp only
 };
 
-// Vectors on their way to a block; wide ones fill shared memory sooner.
-template <int kGroups>
-inline constexpr int kStages = kGroups == 1 ? 4 : 2;
-
-enum Operand : int { kX, kDy, kDresidual };
-
-// What a thread knows of one vector besides its words.
-struct Statistics {
-  float mean = 0, rstd = 0;
-
-  __device__ Statistics(const BackwardArgs& a, uint32_t vector, bool centered) {
-    if (vector >= a.vectors) return;
-    const NormPlace at(vector, a.inner);
-    rstd = a.rstd[at.row * a.rstd_stride + at.head];
-    if (centered) mean = a.mean[at.row * a.mean_stride + at.head];
-  }
-};
-
+// What a thread needs of one vector, as it lies in memory.
 template <class T, int kGroups>
-__device__ inline void fetch(const BackwardArgs& a, const NormRing<T, kGroups>& ring, int stage,
-                             uint32_t vector, int lane, int team) {
-  constexpr int N = kVector<T>;
-  if (vector < a.vectors) {
-    const NormPlace at(vector, a.inner);
-    const int64_t start = at.head * a.width;
-    const T* x = static_cast<const T*>(a.x) + at.row * a.x_stride + start;
-    const T* dy = static_cast<const T*>(a.dy) + at.row * a.dy_stride + start;
-    const T* along = static_cast<const T*>(a.dresidual) + at.row * a.dresidual_stride + start;
+struct Slice {
+  static constexpr int N = kVector<T>;
+  Pack<T, N> x[kGroups], dy[kGroups];
+  float mean, rstd;
+  int groups;  // 0: there is no such vector
+
+  __device__ void fetch(const BackwardArgs& a, uint32_t vector, int lane, int team, bool centered) {
+    groups = 0;
+    mean = rstd = 0;
+    if (vector >= a.vectors) return;
+    groups = a.width / N;
+    const int64_t row = vector / a.inner, head = vector % a.inner;
+    const T* x_row = static_cast<const T*>(a.x) + row * a.x_stride + head * a.width;
+    const T* dy_row = static_cast<const T*>(a.dy) + row * a.dy_stride + head * a.width;
+    rstd = a.rstd[row * a.rstd_stride + head];
+    if (centered) mean = a.mean[row * a.mean_stride + head];
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
-      const int column = (lane + g * team) * N;
-      if (column >= a.width) continue;
-      ring.copy(stage, kX, g, x + column);
-      ring.copy(stage, kDy, g, dy + column);
-      if (a.dresidual) ring.copy(stage, kDresidual, g, along + column);
+      const int group = lane + g * team;
+      if (group >= groups) continue;
+      x[g] = load_once<N>(x_row + group * N);
+      dy[g] = load_once<N>(dy_row + group * N);
     }
   }
-  __pipeline_commit();
-}
+};
 
-// The weights of a thread's columns and the running sums of their gradients.
+// Running sums of a thread's columns.
 template <bool kCentered, int kGroups, int N>
 struct Columns {
-  float weight[kGroups][N] = {};
   float dweight[kGroups][N] = {};
   float dbias[kCentered ? kGroups : 1][N] = {};
 };
 
-// Adds the vector to the columns and returns the thread's Σ g (LayerNorm only) and Σ g · n.
+// Adds the vector to the columns and returns the team's Σ g and Σ g · n.
 template <bool kCentered, class T, int kGroups>
-__device__ inline float2 gather_sums(const NormRing<T, kGroups>& ring, int stage, int lane, int team,
-                                     int width, Statistics s,
+__device__ inline float2 gather_sums(const BackwardArgs& a, const Slice<T, kGroups>& s, int lane, int team,
                                      Columns<kCentered, kGroups, kVector<T>>& columns) {
   constexpr int N = kVector<T>;
   float2 sums = {0, 0};
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
-    if ((lane + g * team) * N >= width) continue;
-    float x[N], dy[N];
-    unpack(*ring.at(stage, kX, g), x);
-    unpack(*ring.at(stage, kDy, g), dy);
+    const int group = lane + g * team;
+    if (group >= s.groups) continue;
+    float x[N], dy[N], w[N];
+    load_weight<T>(a.weight, a.float_weight, group * N, w);
+    unpack(s.x[g], x);
+    unpack(s.dy[g], dy);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      const float w = columns.weight[g][i];
-      if constexpr (kCentered) {
-        const float n = (x[i] - s.mean) * s.rstd, grad = dy[i] * w;
-        sums.x += grad;
-        sums.y = fmaf(grad, n, sums.y);
-        columns.dweight[g][i] = fmaf(dy[i], n, columns.dweight[g][i]);
-        columns.dbias[g][i] += dy[i];
-      } else {
-        const float scaled = dy[i] * s.rstd;  // and x stays: scaled · x = dy · n
-        sums.y = fmaf(scaled * w, x[i], sums.y);
-        columns.dweight[g][i] = fmaf(scaled, x[i], columns.dweight[g][i]);
-      }
+      const float n = (x[i] - s.mean) * s.rstd;
+      const float grad = dy[i] * w[i];
+      if constexpr (kCentered) sums.x += grad;
+      sums.y = fmaf(grad, n, sums.y);
+      columns.dweight[g][i] = fmaf(dy[i], n, columns.dweight[g][i]);
+      if constexpr (kCentered) columns.dbias[g][i] += dy[i];
     }
   }
   return sums;
 }
 
 template <bool kCentered, class T, int kGroups>
-__device__ inline void write_dx(const BackwardArgs& a, const NormRing<T, kGroups>& ring, int stage,
-                                uint32_t vector, int lane, int team, Statistics s,
-                                const Columns<kCentered, kGroups, kVector<T>>& columns, float2 sums) {
+__device__ inline void write_dx(const BackwardArgs& a, const Slice<T, kGroups>& s, uint32_t vector, int lane,
+                                int team, const Pack<T, kVector<T>> (&along)[kGroups], float2 sums) {
   constexpr int N = kVector<T>;
-  const float mean_g = sums.x * a.scale, mean_gn = sums.y * a.scale;
-  const float rate = -mean_gn * s.rstd * s.rstd;  // of x, without a mean
-  const NormPlace at(vector, a.inner);
-  T* dx = static_cast<T*>(a.dx) + at.row * a.dx_stride + at.head * a.width;
+  const float mean_g = sums.x / float(a.width), mean_gn = sums.y / float(a.width);
+  const int64_t row = vector / a.inner, head = vector % a.inner;
+  T* dx = static_cast<T*>(a.dx) + row * a.dx_stride + head * a.width;
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
-    const int column = (lane + g * team) * N;
-    if (column >= a.width) continue;
-    float x[N], dy[N], r[N] = {};
-    unpack(*ring.at(stage, kX, g), x);
-    unpack(*ring.at(stage, kDy, g), dy);
-    if (a.dresidual) unpack(*ring.at(stage, kDresidual, g), r);
+    const int group = lane + g * team;
+    if (group >= s.groups) continue;
+    float x[N], dy[N], w[N], r[N];
+    load_weight<T>(a.weight, a.float_weight, group * N, w);
+    unpack(s.x[g], x);
+    unpack(s.dy[g], dy);
+    unpack(along[g], r);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      if constexpr (kCentered) {
-        const float n = (x[i] - s.mean) * s.rstd;
-        const float grad = fmaf(dy[i], columns.weight[g][i], -mean_g);
-        r[i] = fmaf(fmaf(-n, mean_gn, grad), s.rstd, r[i]);
-      } else {
-        r[i] = fmaf(x[i], rate, fmaf(dy[i] * s.rstd, columns.weight[g][i], r[i]));
-      }
+      const float n = (x[i] - s.mean) * s.rstd;
+      const float grad = kCentered ? dy[i] * w[i] - mean_g : dy[i] * w[i];
+      r[i] = fmaf(fmaf(-n, mean_gn, grad), s.rstd, r[i]);
     }
-    store<N>(dx + column, pack<T>(r));
+    store<N>(dx + group * N, pack<T>(r));
   }
 }
 
@@ -168,46 +145,39 @@ __device__ inline void write_partial(const float (&sums)[kGroups][N], float* par
 }
 
 template <bool kCentered, bool kWarp, int kGroups, class T>
-__global__ void __launch_bounds__(kWarp ? kWarpThreads : 512, kGroups > 1 ? 1
-                                                              : kWarp     ? 4
-                                                                      : 2) backward_kernel(BackwardArgs a) {
-  constexpr int N = kVector<T>, kDepth = kStages<kGroups>;
-  using Sums = std::conditional_t<kCentered, float2, float>;
-  extern __shared__ uint4 shared[];
-  __shared__ Sums slots[2][kMaxNormWarps];
+__global__ void __launch_bounds__(kWarp ? kWarpThreads : 512) backward_kernel(BackwardArgs a) {
+  constexpr int N = kVector<T>;
+  // Without registers to spare, other warps have to hide the loads.
+  constexpr bool kPrefetch = kGroups <= 2;
+  __shared__ float2 slots[2][kMaxNormWarps];
   const int team = kWarp ? a.team : int(blockDim.x);
   const int lane = kWarp ? int(threadIdx.x) & (team - 1) : int(threadIdx.x);
   const uint32_t teams = kWarp ? uint32_t(kWarpThreads / team) : 1;
   const uint32_t step = gridDim.x * teams;
   const uint32_t first = blockIdx.x * teams;
   const uint32_t offset = kWarp ? threadIdx.x / uint32_t(team) : 0;
-  const NormRing<T, kGroups> ring(shared, a.dresidual ? 3 : 2);
-#pragma unroll
-  for (int s = 0; s < kDepth; ++s) fetch(a, ring, s, first + offset + s * step, lane, team);
   Columns<kCentered, kGroups, N> columns;
-#pragma unroll
-  for (int g = 0; g < kGroups; ++g) {
-    const int column = (lane + g * team) * N;
-    if (column < a.width) load_weight<T>(a.weight, a.float_weight, column, columns.weight[g]);
-  }
-  Statistics next(a, first + offset, kCentered);
-  int parity = 0, stage = 0;
+  Slice<T, kGroups> current, next;
+  current.fetch(a, first + offset, lane, team, kCentered);
+  int parity = 0;
   // All threads of a block make the same number of rounds: the sums need them together.
   for (uint32_t base = first; base < a.vectors; base += step, parity ^= 1) {
     const uint32_t vector = base + offset;
-    const int width = vector < a.vectors ? a.width : 0;
-    const Statistics s = next;
-    next = Statistics(a, vector + step, kCentered);
-    __pipeline_wait_prior(kDepth - 1);
-    float2 sums = gather_sums<kCentered>(ring, stage, lane, team, width, s, columns);
-    if constexpr (kCentered) {
-      sums = team_sum<kWarp>(sums, team, slots[parity]);
-    } else {
-      sums.y = team_sum<kWarp>(sums.y, team, slots[parity]);
+    Pack<T, N> along[kGroups] = {};
+    if (a.dresidual) {
+      const int64_t row = vector / a.inner, head = vector % a.inner;
+      const T* from = static_cast<const T*>(a.dresidual) + row * a.dresidual_stride + head * a.width;
+#pragma unroll
+      for (int g = 0; g < kGroups; ++g) {
+        if (lane + g * team < current.groups) along[g] = load_once<N>(from + (lane + g * team) * N);
+      }
     }
-    if (width > 0) write_dx<kCentered>(a, ring, stage, vector, lane, team, s, columns, sums);
-    fetch(a, ring, stage, vector + kDepth * step, lane, team);
-    stage = stage + 1 == kDepth ? 0 : stage + 1;
+    if constexpr (kPrefetch) next.fetch(a, vector + step, lane, team, kCentered);
+    float2 sums = gather_sums<kCentered>(a, current, lane, team, columns);
+    sums = team_sum<kWarp>(sums, team, slots[parity]);
+    write_dx<kCentered>(a, current, vector, lane, team, along, sums);
+    if constexpr (!kPrefetch) next.fetch(a, vector + step, lane, team, kCentered);
+    current = next;
   }
   if (a.dweight) write_partial<kWarp>(columns.dweight, a.dweight, lane, team, a.width);
   if constexpr (kCentered) {
@@ -267,7 +237,7 @@ __global__ void __launch_bounds__(256) dx_any_kernel(BackwardArgs a) {
   }
 }
 
-void check_operands(const NormBackward& op, bool centered) {
+void check(const NormBackward& op, bool centered) {
   const Tensor& x = op.x;
   check_norm_weight(op.weight, x, op.inner);
   check_norm_shape("rstd", op.rstd, x.rows, op.inner, DType::f32);
@@ -300,26 +270,13 @@ Cut cut_of(const NormBackward& op, int64_t vectors, int width) {
   } else if (words <= 32) {
     while (cut.team / 2 >= words && cut.team > 1) cut.team /= 2;
     const int64_t per_block = kWarpThreads / cut.team;
-    cut.blocks = uint32_t(std::min(div_ceil(vectors, per_block), kNormThreads / kWarpThreads));
+    cut.blocks = uint32_t(std::min(div_ceil(vectors, per_block), kTeamThreads / kWarpThreads));
   } else {
     while (words > 512 * cut.groups) cut.groups *= 2;
     cut.team = round_up(div_ceil(words, cut.groups), 32);
-    cut.blocks = uint32_t(std::min<int64_t>(vectors, kNormThreads / cut.team));
+    cut.blocks = uint32_t(std::min<int64_t>(vectors, kTeamThreads / cut.team));
   }
   return cut;
-}
-
-template <bool kCentered, bool kWarp, int kGroups, class T>
-void launch_rows(cudaStream_t stream, const BackwardArgs& a, const Cut& cut) {
-  constexpr auto kernel = backward_kernel<kCentered, kWarp, kGroups, T>;
-  constexpr int kBytes = kStages<kGroups> * kGroups * 16;  // of shared memory, per thread and tensor
-  static DeviceOnce allowed;
-  allowed([&] {
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 3 * 512 * kBytes),
-          "cudaFuncSetAttribute");
-  });
-  const int threads = kWarp ? kWarpThreads : cut.team;
-  kernel<<<cut.blocks, threads, (a.dresidual ? 3 : 2) * threads * kBytes, stream>>>(a);
 }
 
 template <bool kCentered, class T>
@@ -330,21 +287,21 @@ void launch(cudaStream_t stream, const BackwardArgs& a, const Cut& cut) {
       columns_any_kernel<kCentered, T><<<grid, dim3(32, 8), 0, stream>>>(a);
     }
     dx_any_kernel<kCentered, T><<<a.vectors, 256, 0, stream>>>(a);
-  } else if (a.width / kVector<T> <= 32) {
-    launch_rows<kCentered, true, 1, T>(stream, a, cut);
+  } else if (cut.team < 32 || a.width / kVector<T> <= 32) {
+    backward_kernel<kCentered, true, 1, T><<<cut.blocks, kWarpThreads, 0, stream>>>(a);
   } else if (cut.groups == 1) {
-    launch_rows<kCentered, false, 1, T>(stream, a, cut);
+    backward_kernel<kCentered, false, 1, T><<<cut.blocks, cut.team, 0, stream>>>(a);
   } else if (cut.groups == 2) {
-    launch_rows<kCentered, false, 2, T>(stream, a, cut);
+    backward_kernel<kCentered, false, 2, T><<<cut.blocks, cut.team, 0, stream>>>(a);
   } else {
-    launch_rows<kCentered, false, 4, T>(stream, a, cut);
+    backward_kernel<kCentered, false, 4, T><<<cut.blocks, cut.team, 0, stream>>>(a);
   }
   check_launch("norm_backward");
 }
 
 template <bool kCentered>
 void norm_backward(StreamRef stream, const NormBackward& op) {
-  check_operands(op, kCentered);
+  check(op, kCentered);
   if (op.x.count() == 0) return;
   const int64_t vectors = op.x.rows * op.inner;
   const int width = int(op.x.cols / op.inner);
@@ -373,7 +330,6 @@ void norm_backward(StreamRef stream, const NormBackward& op) {
                        .vectors = uint32_t(vectors),
                        .inner = uint32_t(op.inner),
                        .width = width,
-                       .scale = 1.0f / float(width),
                        .team = cut.team};
   dispatch_device(op.x.dtype, [&]<class T>() { launch<kCentered, T>(native(stream), a, cut); });
   if (op.dweight) add_column_sums(native(stream), a.dweight, cut.blocks, op.dweight);

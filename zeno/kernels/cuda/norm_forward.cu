@@ -1,25 +1,14 @@
-#include <algorithm>
-
 #include "zeno/base/math.h"
 #include "zeno/device/cuda/runtime.h"
 #include "zeno/kernels/cuda/norm.h"
 
-// One pass: a team of threads owns fixed columns and keeps their weights in registers. It walks over the
-// vectors of its block with the next ones already on their way to shared memory, takes the statistics of one
-// in registers and writes the result. Up to 32 words of 16 bytes a part of a warp does it alone, up to 2048 a
+// One pass: a vector is read into registers as packed 16-byte words, its statistics are taken there, and the
+// result is written. Up to 32 · kHeld words a warp (or a part of one) does it alone, up to 16 warps' worth a
 // block; wider or misaligned vectors go through memory again.
 namespace zeno::cuda {
 namespace {
 
-constexpr int kWarpThreads = 256;  // block size of teams inside a warp
-
-// Vectors on their way to a block; wide ones fill shared memory sooner.
-template <int kGroups>
-inline constexpr int kStages = kGroups == 1   ? 6
-                               : kGroups == 2 ? 3
-                                              : 2;
-
-enum Operand : int { kX, kResidual };
+constexpr int kHeld = 8;  // words of 16 bytes a thread holds
 
 struct ForwardArgs {
   const void *x, *residual;
@@ -30,9 +19,8 @@ struct ForwardArgs {
   float *rstd, *mean;
   int64_t rstd_stride, mean_stride;
   uint32_t vectors, inner;
-  int width;    // elements of a vector
-  float scale;  // 1 / width
-  int team;     // threads per vector, kWarp only
+  int width;  // elements of a vector
+  int team;   // threads per vector, kWarp only
   float eps;
 };
 
@@ -42,31 +30,12 @@ __device__ inline void save_statistics(const ForwardArgs& a, int64_t row, int64_
   if (centered) a.mean[row * a.mean_stride + head] = mean;
 }
 
-template <class T, int kGroups>
-__device__ inline void fetch(const ForwardArgs& a, const NormRing<T, kGroups>& ring, int stage,
-                             uint32_t vector, int lane, int team) {
-  constexpr int N = kVector<T>;
-  if (vector < a.vectors) {
-    const NormPlace at(vector, a.inner);
-    const T* x = static_cast<const T*>(a.x) + at.row * a.x_stride + at.head * a.width;
-    const T* residual = static_cast<const T*>(a.residual) + at.row * a.residual_stride + at.head * a.width;
-#pragma unroll
-    for (int g = 0; g < kGroups; ++g) {
-      const int column = (lane + g * team) * N;
-      if (column >= a.width) continue;
-      ring.copy(stage, kX, g, x + column);
-      if (a.residual) ring.copy(stage, kResidual, g, residual + column);
-    }
-  }
-  __pipeline_commit();
-}
-
-// Mean (0 unless centered) and 1 / standard deviation of the packed vector of a team, `width` elements of
-// which exist. `parity` says which slots were used last.
+// Mean (0 unless centered) and 1 / standard deviation of the packed vector of a team.
 template <bool kCentered, bool kWarp, class T, int N, int kGroups>
-__device__ inline float2 statistics(const Pack<T, N> (&v)[kGroups], int lane, int team, int width,
-                                    const ForwardArgs& a, int& parity) {
-  __shared__ float slots[2][kMaxNormWarps];
+__device__ inline float2 statistics(const Pack<T, N> (&v)[kGroups], int lane, int team, int groups,
+                                    const ForwardArgs& a) {
+  __shared__ float2 slots[2][kMaxNormWarps];
+  const float scale = 1.0f / float(a.width);
   float mean = 0;
   float x[N];
   if constexpr (kCentered) {
@@ -77,90 +46,72 @@ __device__ inline float2 statistics(const Pack<T, N> (&v)[kGroups], int lane, in
 #pragma unroll
       for (int i = 0; i < N; ++i) sum += x[i];
     }
-    mean = team_sum<kWarp>(sum, team, slots[parity ^= 1]) * a.scale;
+    mean = team_sum<kWarp>({sum, 0}, team, slots[0]).x * scale;
   }
   float squares = 0;
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
-    if ((lane + g * team) * N >= width) continue;
+    if (lane + g * team >= groups) continue;
     unpack(v[g], x);
 #pragma unroll
     for (int i = 0; i < N; ++i) squares = fmaf(x[i] - mean, x[i] - mean, squares);
   }
-  squares = team_sum<kWarp>(squares, team, slots[parity ^= 1]);
-  return {mean, rsqrtf(fmaf(squares, a.scale, a.eps))};
-}
-
-// This thread's words of a vector: x, or x + residual as rounded, which backward will see, too. The sum is
-// written. Words that do not exist are 0.
-template <class T, int kGroups>
-__device__ inline void take(const ForwardArgs& a, const NormRing<T, kGroups>& ring, int stage,
-                            const NormPlace& at, int lane, int team, int width,
-                            Pack<T, kVector<T>> (&v)[kGroups]) {
-  constexpr int N = kVector<T>;
-#pragma unroll
-  for (int g = 0; g < kGroups; ++g) {
-    const int column = (lane + g * team) * N;
-    if (column >= width) continue;
-    v[g] = *ring.at(stage, kX, g);
-    if (!a.residual) continue;
-    float p[N], q[N];
-    unpack(v[g], p);
-    unpack(*ring.at(stage, kResidual, g), q);
-#pragma unroll
-    for (int i = 0; i < N; ++i) p[i] += q[i];
-    v[g] = pack<T>(p);
-    store<N>(static_cast<T*>(a.sum) + at.row * a.sum_stride + at.head * a.width + column, v[g]);
-  }
+  squares = team_sum<kWarp>({squares, 0}, team, slots[1]).x;
+  return {mean, 1.0f / sqrtf(squares * scale + a.eps)};
 }
 
 template <bool kCentered, bool kWarp, int kGroups, class T>
-__global__ void __launch_bounds__(kWarp ? kWarpThreads : 512, kGroups > 1 ? 1
-                                                              : kWarp     ? 4
-                                                                          : 2) forward_kernel(ForwardArgs a) {
-  constexpr int N = kVector<T>, kDepth = kStages<kGroups>;
-  extern __shared__ uint4 shared[];
+__global__ void __launch_bounds__(kWarp ? 128 : 512) forward_kernel(ForwardArgs a) {
+  constexpr int N = kVector<T>;
   const int team = kWarp ? a.team : int(blockDim.x);
   const int lane = kWarp ? int(threadIdx.x) & (team - 1) : int(threadIdx.x);
-  const uint32_t teams = kWarp ? uint32_t(kWarpThreads / team) : 1;
-  const uint32_t step = gridDim.x * teams;
-  const uint32_t first = blockIdx.x * teams;
-  const uint32_t offset = kWarp ? threadIdx.x / uint32_t(team) : 0;
-  const NormRing<T, kGroups> ring(shared, a.residual ? 2 : 1);
-#pragma unroll
-  for (int s = 0; s < kDepth; ++s) fetch(a, ring, s, first + offset + s * step, lane, team);
-  float w[kGroups][N] = {}, b[kGroups][N] = {};
+  const uint32_t vector =
+      kWarp ? blockIdx.x * (blockDim.x / uint32_t(team)) + threadIdx.x / uint32_t(team) : blockIdx.x;
+  // The threads of a warp stay together for the sums: a team without a vector holds zeros and writes nothing.
+  const int groups = vector < a.vectors ? a.width / N : 0;
+  const int64_t row = vector / a.inner, head = vector % a.inner;
+  const int64_t start = head * a.width + lane * N;
+  const T* x = static_cast<const T*>(a.x) + row * a.x_stride + start;
+
+  Pack<T, N> v[kGroups] = {};
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
-    const int column = (lane + g * team) * N;
-    if (column >= a.width) continue;
-    load_weight<T>(a.weight, a.float_weight, column, w[g]);
-    if (kCentered && a.bias) load_weight<T>(a.bias, a.float_weight, column, b[g]);
+    if (lane + g * team < groups) v[g] = load<N>(x + g * team * N);
   }
-  int parity = 0, stage = 0;
-  // All threads of a block make the same number of rounds: the sums need them together.
-  for (uint32_t base = first; base < a.vectors; base += step) {
-    const uint32_t vector = base + offset;
-    const int width = vector < a.vectors ? a.width : 0;
-    const NormPlace at(vector, a.inner);
-    Pack<T, N> v[kGroups] = {};
-    __pipeline_wait_prior(kDepth - 1);
-    take(a, ring, stage, at, lane, team, width, v);
-    fetch(a, ring, stage, vector + kDepth * step, lane, team);
-    stage = stage + 1 == kDepth ? 0 : stage + 1;
-    const float2 s = statistics<kCentered, kWarp>(v, lane, team, width, a, parity);
-    if (lane == 0 && width > 0) save_statistics(a, at.row, at.head, s.x, s.y, kCentered);
-    T* y = static_cast<T*>(a.y) + at.row * a.y_stride + at.head * a.width;
+  if (a.residual) {
+    const T* residual = static_cast<const T*>(a.residual) + row * a.residual_stride + start;
+    T* sum = static_cast<T*>(a.sum) + row * a.sum_stride + start;
+    Pack<T, N> r[kGroups] = {};
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
-      const int column = (lane + g * team) * N;
-      if (column >= width) continue;
-      float p[N];
-      unpack(v[g], p);
-#pragma unroll
-      for (int i = 0; i < N; ++i) p[i] = fmaf((p[i] - s.x) * s.y, w[g][i], b[g][i]);
-      store<N>(y + column, pack<T>(p));
+      if (lane + g * team < groups) r[g] = load<N>(residual + g * team * N);
     }
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+      float p[N], q[N];
+      unpack(v[g], p);
+      unpack(r[g], q);
+#pragma unroll
+      for (int i = 0; i < N; ++i) p[i] += q[i];
+      v[g] = pack<T>(p);  // the norm sees the rounded sum, as backward will
+      if (lane + g * team < groups) store<N>(sum + g * team * N, v[g]);
+    }
+  }
+
+  const float2 s = statistics<kCentered, kWarp>(v, lane, team, groups, a);
+  if (lane == 0 && groups > 0) save_statistics(a, row, head, s.x, s.y, kCentered);
+  T* y = static_cast<T*>(a.y) + row * a.y_stride + start;
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+    if (lane + g * team >= groups) continue;
+    const int64_t column = (lane + g * team) * N;
+    float p[N], w[N], b[N] = {};
+    load_weight<T>(a.weight, a.float_weight, column, w);
+    if (a.bias) load_weight<T>(a.bias, a.float_weight, column, b);
+    unpack(v[g], p);
+#pragma unroll
+    for (int i = 0; i < N; ++i) p[i] = fmaf((p[i] - s.x) * s.y, w[i], b[i]);
+    store<N>(y + g * team * N, pack<T>(p));
   }
 }
 
@@ -168,7 +119,7 @@ __global__ void __launch_bounds__(kWarp ? kWarpThreads : 512, kGroups > 1 ? 1
 // only what it wrote itself.
 template <bool kCentered, class T>
 __global__ void __launch_bounds__(256) forward_any_kernel(ForwardArgs a) {
-  __shared__ float slots[2][kMaxNormWarps];
+  __shared__ float2 slots[2][kMaxNormWarps];
   const int64_t row = blockIdx.x / a.inner, head = blockIdx.x % a.inner;
   const int64_t start = head * a.width;
   const T* x = static_cast<const T*>(a.x) + row * a.x_stride + start;
@@ -184,15 +135,15 @@ __global__ void __launch_bounds__(256) forward_any_kernel(ForwardArgs a) {
   if constexpr (kCentered) {
     float sum = 0;
     for (int i = int(threadIdx.x); i < a.width; i += 256) sum += to_float(x[i]);
-    mean = team_sum<false>(sum, 256, slots[0]) * a.scale;
+    mean = team_sum<false>({sum, 0}, 256, slots[0]).x / float(a.width);
   }
   float squares = 0;
   for (int i = int(threadIdx.x); i < a.width; i += 256) {
     const float v = to_float(x[i]) - mean;
     squares = fmaf(v, v, squares);
   }
-  squares = team_sum<false>(squares, 256, slots[1]);
-  const float rstd = rsqrtf(fmaf(squares, a.scale, a.eps));
+  squares = team_sum<false>({squares, 0}, 256, slots[1]).x;
+  const float rstd = 1.0f / sqrtf(squares / float(a.width) + a.eps);
   if (threadIdx.x == 0) save_statistics(a, row, head, mean, rstd, kCentered);
   T* y = static_cast<T*>(a.y) + row * a.y_stride + start;
   for (int i = int(threadIdx.x); i < a.width; i += 256) {
@@ -202,7 +153,7 @@ __global__ void __launch_bounds__(256) forward_any_kernel(ForwardArgs a) {
   }
 }
 
-void check_operands(const NormForward& op, bool centered) {
+void check(const NormForward& op, bool centered) {
   const Tensor& x = op.x;
   check_norm_weight(op.weight, x, op.inner);
   if (op.bias) check_norm_shape("bias", op.bias, 1, x.cols / op.inner, op.weight.dtype);
@@ -233,25 +184,8 @@ ForwardArgs arguments(const NormForward& op) {
           .vectors = uint32_t(op.x.rows * op.inner),
           .inner = uint32_t(op.inner),
           .width = int(op.x.cols / op.inner),
-          .scale = 1.0f / float(op.x.cols / op.inner),
           .team = 32,
           .eps = op.eps};
-}
-
-template <bool kCentered, bool kWarp, int kGroups, class T>
-void launch_rows(cudaStream_t stream, const ForwardArgs& a) {
-  constexpr auto kernel = forward_kernel<kCentered, kWarp, kGroups, T>;
-  constexpr int kBytes = kStages<kGroups> * kGroups * 16;  // of shared memory, per thread and tensor
-  static DeviceOnce allowed;
-  allowed([&] {
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 2 * 512 * kBytes),
-          "cudaFuncSetAttribute");
-  });
-  const int words = a.width / kVector<T>;
-  const int threads = kWarp ? kWarpThreads : round_up(div_ceil(words, kGroups), 32);
-  const int64_t teams = kWarp ? kWarpThreads / a.team : 1;
-  const int64_t blocks = std::min(div_ceil<int64_t>(a.vectors, teams), kNormThreads / threads);
-  kernel<<<uint32_t(blocks), threads, (a.residual ? 2 : 1) * threads * kBytes, stream>>>(a);
 }
 
 template <bool kCentered, class T>
@@ -261,25 +195,25 @@ void launch(cudaStream_t stream, const NormForward& op) {
   for (const Tensor* t : {&op.x, &op.residual, &op.sum, &op.y, &op.weight, &op.bias}) {
     vector = vector && rows_aligned(*t);
   }
-  const int words = a.width / kVector<T>;
-  if (!vector || words > 2048) {
+  const int groups = a.width / kVector<T>;
+  if (!vector || groups > 512 * kHeld) {
     forward_any_kernel<kCentered, T><<<a.vectors, 256, 0, stream>>>(a);
-  } else if (words <= 32) {
-    while (a.team / 2 >= words && a.team > 1) a.team /= 2;
-    launch_rows<kCentered, true, 1, T>(stream, a);
-  } else if (words <= 512) {
-    launch_rows<kCentered, false, 1, T>(stream, a);
-  } else if (words <= 1024) {
-    launch_rows<kCentered, false, 2, T>(stream, a);
+  } else if (groups <= 32) {
+    while (a.team / 2 >= groups && a.team > 1) a.team /= 2;
+    const uint32_t blocks = div_ceil(a.vectors, uint32_t(128 / a.team));
+    forward_kernel<kCentered, true, 1, T><<<blocks, 128, 0, stream>>>(a);
+  } else if (groups <= 32 * kHeld) {
+    forward_kernel<kCentered, true, kHeld, T><<<div_ceil(a.vectors, 4u), 128, 0, stream>>>(a);
   } else {
-    launch_rows<kCentered, false, 4, T>(stream, a);
+    const int threads = round_up(div_ceil(groups, kHeld), 32);
+    forward_kernel<kCentered, false, kHeld, T><<<a.vectors, threads, 0, stream>>>(a);
   }
   check_launch("norm_forward");
 }
 
 template <bool kCentered>
 void norm_forward(StreamRef stream, const NormForward& op) {
-  check_operands(op, kCentered);
+  check(op, kCentered);
   if (op.x.count() == 0) return;
   dispatch_device(op.x.dtype, [&]<class T>() { launch<kCentered, T>(native(stream), op); });
 }
