@@ -146,8 +146,7 @@ void bench(const Options& o, comm::World& world) {
   nn::LayerList layers = model::build_layers(config, o.seq);
   zero::EngineOptions options = engine_options(o);
   const size_t before = available_memory(options.device);
-  const double context = double(total_memory(options.device) - before) / double(size_t(1) << 30);
-  const size_t limit = before - (size_t(1) << 30);
+  const size_t limit = before + library_memory(options.device.kind).context - (size_t(128) << 20);
   if (o.recompute == "auto") plan::choose_recompute(layers, options, world.size(), limit);
   const std::string recompute = plan::describe_recompute(layers, options.policy);
   const double flops = step_flops(layers, {o.batch, o.seq}) * o.accum;
@@ -183,11 +182,11 @@ void bench(const Options& o, comm::World& world) {
       "OURS {:<10} T={}x{}x{} ranks {} stage {} matmul {} grads {}: {:8.0f} tok/s  {:8.2f} ms  {:5.0f} "
       "TFLOP/s  "
       "planned {:.2f} GiB, "
-      "driver {:.2f} GiB + {:.2f} of context; {}; ready {:.0f} s; losses {:.4f} {:.4f} .. {:.4f}\n",
+      "driver {:.2f} GiB; {}; ready {:.0f} s; losses {:.4f} {:.4f} .. {:.4f}\n",
       o.model, o.seq, o.batch, o.accum, world.size(), o.stage, o.matmul, o.grad, tokens / ms * 1000, ms,
       flops / ms / 1e9, double(engine.ledger().booked(Tier::device)) / gib,
-      double(before - available_memory(options.device)) / gib, context, recompute, ready, losses[0],
-      losses[1], losses.back());
+      double(total_memory(options.device) - available_memory(options.device)) / gib, recompute, ready,
+      losses[0], losses[1], losses.back());
   if (o.split) print_split(engine);
 }
 

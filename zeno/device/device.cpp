@@ -39,6 +39,11 @@ size_t total_memory(Device device) {
   return size_t(sysconf(_SC_PHYS_PAGES)) * size_t(sysconf(_SC_PAGESIZE));
 }
 
+LibraryMemory library_memory(Device::Kind kind) {
+  if (kind == Device::Kind::cpu) return {};
+  return {size_t(522) << 20, size_t(40) << 20};
+}
+
 std::string describe(Device device) {
   if (device.kind == Device::Kind::cuda) return "cuda:" + std::to_string(device.index);
   return "cpu (" + std::to_string(available_cores()) + " cores)";

@@ -38,6 +38,8 @@ std::string_view name_of(Purpose purpose) {
       return "staging";
     case Purpose::inputs:
       return "inputs";
+    case Purpose::libraries:
+      return "libraries";
   }
   return "?";
 }

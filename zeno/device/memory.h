@@ -22,8 +22,9 @@ enum class Purpose {
   workspace,    // scratch of kernels
   staging,      // copies between ranks or tiers
   inputs,       // tokens, targets, positions
+  libraries,    // what the driver and its libraries keep: context, kernels, handles
 };
-inline constexpr int kPurposes = int(Purpose::inputs) + 1;
+inline constexpr int kPurposes = int(Purpose::libraries) + 1;
 
 std::string_view name_of(Tier tier);
 std::string_view name_of(Purpose purpose);

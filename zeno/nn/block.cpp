@@ -38,6 +38,13 @@ class Block final : public Layer {
   };
 
   Saved cut_saved(Layout& saved, BatchShape shape, DType compute, Recompute recompute) const;
+  // Where the sum after attention goes in a pass that keeps nothing. On a CPU it grows in the output. On a
+  // GPU a product with its residual in place may have other bits than one without, and so needs a place of
+  // its own.
+  Tensor cut_middle(Layout& work, BatchShape shape, DType compute) const {
+    if (shape.device == Device::Kind::cpu) return {};
+    return work.take(compute, shape.rows(), hidden_);
+  }
 
   std::string name_;
   int64_t hidden_ = 0;
@@ -60,18 +67,26 @@ Block::Saved Block::cut_saved(Layout& saved, BatchShape shape, DType compute, Re
 }
 
 LayerSizes Block::sizes(BatchShape shape, DType compute, Recompute recompute) const {
-  const size_t workspace = std::max(attention_->sizes(shape, compute, recompute).workspace,
-                                    mlp_->sizes(shape, compute, recompute).workspace);
-  Layout saved;
+  Layout work, saved;
+  cut_middle(work, shape, compute);
+  work.take(DType::u8, 1,
+            int64_t(std::max(attention_->sizes(shape, compute, recompute).workspace,
+                             mlp_->sizes(shape, compute, recompute).workspace)));
   if (recompute != Recompute::full) cut_saved(saved, shape, compute, recompute);
-  return {.saved = saved.peak(), .workspace = workspace};
+  return {.saved = saved.peak(), .workspace = work.peak()};
 }
 
 void Block::forward(const ForwardArgs& args, Recompute recompute) const {
   ForwardArgs attention = args, mlp = args;
   attention.params = args.params.first(attention_parameters_);
   mlp.params = args.params.subspan(attention_parameters_);
-  Tensor middle = args.y;  // evaluation keeps nothing: the sum grows in the output
+  Tensor middle = args.y;
+  if (!args.saved && args.batch.shape.device != Device::Kind::cpu) {
+    Layout work(args.workspace);
+    middle = cut_middle(work, args.batch.shape, args.x.dtype);
+    const int64_t used = int64_t(work.mark());
+    attention.workspace = mlp.workspace = args.workspace.columns(used, args.workspace.cols - used);
+  }
   if (args.saved) {
     Layout layout(args.saved);
     const Saved saved = cut_saved(layout, args.batch.shape, args.x.dtype, recompute);

@@ -13,13 +13,16 @@
 namespace zeno::nn {
 namespace {
 
-// On the CPU a chunk of logits should stay in the cache. On a GPU it should be large: every chunk reads and
-// writes the whole weight gradient once.
-constexpr int64_t chunk_bytes(Device::Kind device) {
-  return int64_t(device == Device::Kind::cpu ? 32 : 1024) << 20;
+// How many rows of logits exist at once. On the CPU they should stay in the cache. On a GPU they should be
+// many: every chunk reads and writes the whole weight gradient; and a multiple of the tiles that products are
+// cut into.
+struct ChunkRule {
+  int64_t bytes, step, least;
+};
+constexpr ChunkRule rule_of(Device::Kind device) {
+  if (device == Device::Kind::cpu) return {int64_t(32) << 20, 16, 64};
+  return {int64_t(1216) << 20, 256, 256};
 }
-constexpr int64_t kMinChunkRows = 64;
-constexpr int64_t kChunkStep = 16;
 
 // Legend: R rows of the micro-batch, n ≤ R of them with a target, r ≤ n in one chunk.
 class LmHead final : public LossLayer {
@@ -44,8 +47,8 @@ class LmHead final : public LossLayer {
     Tensor logits;      // [r, V], in the compute dtype, like every activation
   };
 
-  Scratch cut(Layout& work, int64_t rows, Device::Kind device, DType compute) const;
-  int64_t chunk_rows(int64_t rows, Device::Kind device, DType compute) const;
+  Scratch cut(Layout& work, BatchShape shape, int64_t valid, DType compute) const;
+  int64_t chunk_rows(BatchShape shape, DType compute) const;
   // Loss (and gradient) of the valid rows [begin, begin + scratch rows).
   void run_chunk(const LossArgs& args, const Scratch& all, int64_t begin, int64_t rows) const;
 
@@ -61,15 +64,17 @@ LmHead::LmHead(LmHeadOptions options) : o_(std::move(options)) {
   weight_ = list_.matrix(o_.weight_name, o_.vocab, o_.hidden, o_.init_std, o_.weight_files);
 }
 
-// Depends on the vocabulary only, so that the workspace for fewer valid rows is never larger.
-int64_t LmHead::chunk_rows(int64_t rows, Device::Kind device, DType compute) const {
-  const int64_t fitting =
-      chunk_bytes(device) / int64_t(size_of(compute)) / o_.vocab / kChunkStep * kChunkStep;
-  return std::min(rows, std::max(kMinChunkRows, fitting));
+// Chunks of equal size, as few as the rule allows. Depends on the shape, not on how many rows are valid, so
+// that the workspace for fewer of them is never larger.
+int64_t LmHead::chunk_rows(BatchShape shape, DType compute) const {
+  const ChunkRule rule = rule_of(shape.device);
+  const int64_t fitting = rule.bytes / int64_t(size_of(compute)) / o_.vocab / rule.step * rule.step;
+  const int64_t chunks = div_ceil(shape.rows(), std::max(rule.least, fitting));
+  return round_up(div_ceil(shape.rows(), chunks), rule.step);
 }
 
-LmHead::Scratch LmHead::cut(Layout& work, int64_t rows, Device::Kind device, DType compute) const {
-  const int64_t chunk = chunk_rows(rows, device, compute);
+LmHead::Scratch LmHead::cut(Layout& work, BatchShape shape, int64_t valid, DType compute) const {
+  const int64_t rows = valid, chunk = std::min(valid, chunk_rows(shape, compute));
   Scratch s;
   s.x = work.take(compute, rows, o_.hidden);
   s.targets = work.take(DType::i32, rows, 1);
@@ -82,14 +87,14 @@ LmHead::Scratch LmHead::cut(Layout& work, int64_t rows, Device::Kind device, DTy
 
 size_t LmHead::workspace(BatchShape shape, DType compute) const {
   Layout work;
-  cut(work, shape.rows(), shape.device, compute);
+  cut(work, shape, shape.rows(), compute);
   return work.peak();
 }
 
 void LmHead::run(const LossArgs& args) const {
   const int64_t n = args.batch.valid_count;
   Layout work(args.workspace);
-  const Scratch s = cut(work, n, args.batch.shape.device, args.x.dtype);
+  const Scratch s = cut(work, args.batch.shape, n, args.x.dtype);
   if (n > 0) {
     const Tensor& targets = args.batch.targets;
     const Tensor index = args.batch.valid_rows.columns(0, n);

@@ -88,10 +88,11 @@ Device device_of(const RunConfig& run, int local_rank) {
 size_t memory_limit(Device device, int local_size) {
   const int devices = device_count(device.kind);
   const int sharing = device.kind == Device::Kind::cpu ? local_size : (local_size + devices - 1) / devices;
-  // What CUDA and its libraries load later (kernels, handles): seen on an H200, rounded up.
-  constexpr size_t kLibraries = size_t(768) << 20;
+  // The plan counts the context, which exists already; a little is left for what nobody counts.
+  constexpr size_t kReserve = size_t(128) << 20;
   const size_t free = available_memory(device) / size_t(sharing);
-  return device.kind == Device::Kind::cpu ? free : free - std::min(free, kLibraries);
+  if (device.kind == Device::Kind::cpu) return free;
+  return free + library_memory(device.kind).context - std::min(free, kReserve);
 }
 
 OptimizerHyper hyper_after(const TrainConfig& config, int64_t completed) {

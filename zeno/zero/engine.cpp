@@ -28,6 +28,11 @@ int64_t count_documents(std::span<const int32_t> doc_start, int64_t seq) {
   return count;
 }
 
+size_t library_bytes(Device::Kind kind) {
+  const LibraryMemory memory = library_memory(kind);
+  return memory.context + memory.later;
+}
+
 // Everything a rank will hold, through one piece of code for plan and run.
 void book_all(const ExecutorParts& parts, Ledger& ledger) {
   parts.store.book(ledger);
@@ -35,6 +40,7 @@ void book_all(const ExecutorParts& parts, Ledger& ledger) {
   const size_t inputs = input_bytes(parts.policy, parts.shape);
   ledger.book(Tier::device, Purpose::inputs, inputs);
   ledger.book(Tier::host, Purpose::inputs, inputs * Executor::kDepth);
+  ledger.book(Tier::device, Purpose::libraries, library_bytes(parts.device.kind));
 }
 
 int share_of_cores(int local_ranks) { return std::max(1, available_cores() / local_ranks); }
@@ -90,6 +96,7 @@ Engine::Engine(nn::LayerList model, const EngineOptions& options, comm::World& w
   inputs_ = Buffer(ledger_, Tier::device, Purpose::inputs, bytes, allocator_of(options.device));
   input_slots_ = Buffer(ledger_, Tier::host, Purpose::inputs, bytes * Executor::kDepth,
                         [&](size_t n) { return allocate_pinned(options.device, n); });
+  ledger_.take(Tier::device, Purpose::libraries, library_bytes(options.device.kind));
   if (options.device.kind == Device::Kind::cuda) warm_up();
 }
 
