@@ -189,15 +189,22 @@ TEST(LmHead, NoValidRowGivesZeroGradients) {
   EXPECT_EQ(r.dweight, std::vector<float>(r.dweight.size(), 0.0f));
 }
 
-TEST(LmHead, WorkspaceGrowsWithRows) {
-  const Head head(1, 60'000, 0);
+TEST(LmHead, LogitsStayBelowTheirLimitOnEveryDevice) {
+  const int64_t vocab = 60'000;
+  const Head head(1, vocab, 0);
   const auto layer = nn::make_lm_head(head.options());
-  size_t last = 0;
+  // Beside the logits there are only rows of the hidden size and a few scalars.
+  const auto others = [](int64_t rows) { return size_t(rows) * 512 + 4096; };
   for (int64_t rows = 1; rows < 400; ++rows) {
+    const size_t least = size_t(std::min<int64_t>(rows, 64) * vocab) * 2, most = size_t(32) << 20;
     const size_t bytes = layer->workspace({1, rows}, DType::bf16);
-    EXPECT_GE(bytes, last) << rows;
-    last = bytes;
+    EXPECT_GE(bytes, least) << rows;
+    EXPECT_LE(bytes, most + others(rows)) << rows;
   }
+  // 16384 rows: two equal chunks of whole tiles.
+  const size_t gpu = layer->workspace({4, 4096, Device::Kind::cuda}, DType::bf16);
+  EXPECT_GE(gpu, size_t(8192 * vocab) * 2);
+  EXPECT_LE(gpu, size_t(8192 * vocab) * 2 + others(16384 + 8192));
 }
 
 }  // namespace

@@ -37,6 +37,15 @@ void OpWait::check_failure() {
   if (const std::optional<Failure> failure = watch_.poll()) throw_failure(*failure);
 }
 
+void OpWait::fail_transport(const std::string& reason) {
+  constexpr auto kMoment = std::chrono::milliseconds(1000), kStep = std::chrono::milliseconds(5);
+  for (auto waited = kStep; waited < kMoment; waited += kStep) {
+    check_failure();
+    std::this_thread::sleep_for(kStep);
+  }
+  fail_all(reason);
+}
+
 void OpWait::fail_all(const std::string& reason) {
   watch_.report(-1, reason);
   throw_failure({-1, reason});

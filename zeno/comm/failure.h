@@ -52,6 +52,10 @@ class OpWait {
   void check();
   // Throws if the world has failed; does not look at the clock.
   void check_failure();
+  // A transport has failed: gives the news of who caused it a moment to arrive (a dead process is seen a
+  // little later than its closed connection), throws that if it comes, and else fails the world with
+  // `reason`.
+  [[noreturn]] void fail_transport(const std::string& reason);
   // Fails the world for everybody with `reason` and throws it here.
   [[noreturn]] void fail_all(const std::string& reason);
 

@@ -52,9 +52,10 @@ RegionId GradientPlan::cleared_region(int group) {
   return region;
 }
 
-// Is this the first step to touch its groups in their storage, and does its layer write all there is of them?
-// Then clearing can be left out. (Padding between tensors is zero from the start and nobody writes it;
-// passing buffers must be cleared for its sake.)
+// Is this the first step to touch its groups' buffers, and does its layer write all there is of them? Then
+// storage need not be cleared: padding between tensors is zero from the start and nobody writes it. Passing
+// buffers are cleared for its sake, and written all the same: on a GPU, writing and adding may differ in
+// bits.
 bool GradientPlan::written_whole(const ComputeStep& step) const {
   const UnitTable& units = input_.units;
   const bool loss = step.op == Op::loss;
@@ -62,7 +63,9 @@ bool GradientPlan::written_whole(const ComputeStep& step) const {
     return false;
   const std::vector<int>& params = units.layer_params[step.layer];
   for (int group : grad_groups(step)) {
-    if (in_region(units.groups[group]) || storage_cleared_[group]) return false;
+    const bool touched = in_region(units.groups[group]) ? buffer_.count(window_of(group, step)) > 0
+                                                        : bool(storage_cleared_[group]);
+    if (touched) return false;
     for (const FlatTensor& tensor : units.groups[group].layout.tensors()) {
       if (std::find(params.begin(), params.end(), tensor.id) == params.end()) return false;
     }
@@ -84,7 +87,7 @@ std::vector<Binding> GradientPlan::bind(int s) {
     const auto open = buffer_.find(window);
     const RegionId region = open != buffer_.end() ? open->second : cleared_region(group);
     buffer_[window] = region;
-    bindings.push_back({group, region});
+    bindings.push_back({group, region, fresh});
   }
   return bindings;
 }

@@ -52,7 +52,7 @@ void NcclComm::fail_all(ncclResult_t result, OpWait& wait) {
     const std::scoped_lock lock(mutex_);
     text = words(result, comm_);
   }
-  wait.fail_all(fmt::format("[comm] NCCL failed on rank {}: {}", rank_, text));
+  wait.fail_transport(fmt::format("[comm] NCCL failed on rank {}: {}", rank_, text));
 }
 
 void NcclComm::settle(OpWait& wait) {

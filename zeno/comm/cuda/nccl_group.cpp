@@ -216,7 +216,7 @@ void NcclGroup::look() {
   OpWait wait = patience(op.record);
   wait.check_failure();
   if (const std::optional<std::string> trouble = comm_->trouble()) {
-    wait.fail_all(fmt::format("[comm] NCCL failed on rank {}: {}", layout().rank, *trouble));
+    wait.fail_transport(fmt::format("[comm] NCCL failed on rank {}: {}", layout().rank, *trouble));
   }
   const auto now = DeviceOp::Clock::now();
   if (!op.started && op.has_begun()) {
