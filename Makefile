@@ -70,7 +70,7 @@ bench: packages
 	@$(call configure,$(BUILD),-DZENO_BENCH=ON)
 	@ninja -C $(BUILD) -j $(JOBS)
 
-sources = $(shell find zeno cli tests bench examples -name '*.h' -o -name '*.cpp')
+sources = $(shell find zeno cli tests bench examples -name '*.h' -o -name '*.cpp' -o -name '*.cu')
 format:
 	@clang-format -i $(sources)
 format-check: packages

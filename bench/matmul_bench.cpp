@@ -181,7 +181,8 @@ class Bench {
         .batch = 4, .seq = 1024, .heads = 12, .kv_heads = 12, .head_dim = 64, .scale = 0.125f};
     const int64_t tokens = s.batch * s.seq, width = s.heads * s.head_dim;
     const Data qkv(tokens * 3 * width), out(tokens * width), dout(tokens * width), dqkv(tokens * 3 * width);
-    const Data lse(s.batch * s.heads * s.seq), workspace(int64_t(attention_backward_workspace(Device::Kind::cpu, s, DType::f32) / 4 + 1));
+    const Data lse(s.batch * s.heads * s.seq),
+        workspace(int64_t(attention_backward_workspace(Device::Kind::cpu, s, DType::f32) / 4 + 1));
     const Tensor lse_view = lse.view(DType::f32, s.batch * s.heads, s.seq);
     const auto forward = [&] {
       attention_forward(stream_.ref(), {.shape = s,
@@ -191,14 +192,16 @@ class Bench {
       stream_.sync();
     };
     const auto backward = [&] {
-      attention_backward(stream_.ref(), {.shape = s,
-                                         .qkv = qkv.view(dtype, tokens, 3 * width),
-                                         .out = out.view(dtype, tokens, width),
-                                         .lse = lse_view,
-                                         .dout = dout.view(dtype, tokens, width),
-                                         .dqkv = dqkv.view(dtype, tokens, 3 * width),
-                                         .workspace = Tensor(workspace.wide, DType::u8, 1,
-                                                             int64_t(attention_backward_workspace(Device::Kind::cpu, s, DType::f32)))});
+      attention_backward(
+          stream_.ref(),
+          {.shape = s,
+           .qkv = qkv.view(dtype, tokens, 3 * width),
+           .out = out.view(dtype, tokens, width),
+           .lse = lse_view,
+           .dout = dout.view(dtype, tokens, width),
+           .dqkv = dqkv.view(dtype, tokens, 3 * width),
+           .workspace = Tensor(workspace.wide, DType::u8, 1,
+                               int64_t(attention_backward_workspace(Device::Kind::cpu, s, DType::f32)))});
       stream_.sync();
     };
     const auto times = compete({forward, backward}, runs_);

@@ -148,7 +148,8 @@ TEST_F(KernelsParity, Attention) {
                                .scale = 1 / std::sqrt(float(s[4])),
                                .window = s[5]};
     Memory out = like(name + ".out"), lse(DType::f32, shape.batch * shape.heads, shape.seq);
-    Memory dqkv = like(name + ".dqkv"), workspace(attention_backward_workspace(Device::Kind::cpu, shape, DType::f32));
+    Memory dqkv = like(name + ".dqkv"),
+           workspace(attention_backward_workspace(Device::Kind::cpu, shape, DType::f32));
     attention_forward(stream_.ref(), {.shape = shape,
                                       .qkv = in(name + ".qkv"),
                                       .doc_start = in(name + ".doc_start"),

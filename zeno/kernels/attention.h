@@ -14,8 +14,9 @@ struct AttentionShape {
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
   float scale = 0;     // multiplies the scores, usually 1/sqrt(D)
   int64_t window = 0;  // sliding window: a token sees itself and window-1 before it; 0 = no limit
-  // GPU: sum the gradient of the queries in a fixed order (the CPU always does). That goes through a matrix of score
-  // gradients in the workspace, at most 1 GiB or one key/value head at a time; off, cuDNN adds with atomics.
+  // GPU: sum the gradient of the queries in a fixed order (the CPU always does). That goes through a matrix
+  // of score gradients in the workspace, at most 1 GiB or one key/value head at a time; off, cuDNN adds with
+  // atomics.
   bool deterministic = false;
 };
 

@@ -18,7 +18,8 @@ Graph& Graph::operator=(Graph&&) noexcept = default;
 
 void Graph::begin(StreamRef stream) {
   // Thread-local: other ranks of the process may allocate or copy meanwhile.
-  cuda::check(cudaStreamBeginCapture(cuda::native(stream), cudaStreamCaptureModeThreadLocal), "begin a graph");
+  cuda::check(cudaStreamBeginCapture(cuda::native(stream), cudaStreamCaptureModeThreadLocal),
+              "begin a graph");
 }
 
 void Graph::end(StreamRef stream) {

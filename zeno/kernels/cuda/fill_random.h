@@ -1,5 +1,5 @@
-// Fills device memory with values that look like data, whatever float type it is read as. For timing: zeros run
-// faster than real numbers.
+// Fills device memory with values that look like data, whatever float type it is read as. For timing: zeros
+// run faster than real numbers.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,8 @@
 
 namespace zeno::cuda {
 
-// Async. `bytes` is a multiple of 4; every half word is a bf16 of size 0.5 to 1, and so is every word as fp32.
+// Async. `bytes` is a multiple of 4; every half word is a bf16 of size 0.5 to 1, and so is every word as
+// fp32.
 void fill_random(StreamRef stream, std::byte* data, size_t bytes);
 
 }  // namespace zeno::cuda
