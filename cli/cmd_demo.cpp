@@ -22,6 +22,7 @@ std::string train_once(const std::string& folder, int stage, int64_t steps) {
                                                {"zeno.data", "generated", "--data"},
                                                {"zeno.out", out, "--out"},
                                                {"zeno.ranks", "2", "--ranks"},
+                                               {"zeno.device", "cpu", "--device"},
                                                {"zeno.steps", std::to_string(steps), "--steps"},
                                                {"zeno.seq_len", "128", "--seq-len"},
                                                {"zeno.dtype", "bf16", "--dtype"},

@@ -30,7 +30,9 @@ class Cli : public testing::Test {
     return zeno("train " + base() + (arguments.find("--steps") == std::string::npos ? " --steps 3 " : " ") +
                 arguments);
   }
-  std::string base() const { return "--model " + model() + " --data " + book_ + " --seq-len 32"; }
+  std::string base() const {
+    return "--model " + model() + " --data " + book_ + " --seq-len 32 --device cpu";
+  }
   std::string model() const { return path("model"); }
   std::string path(const std::string& name) const { return (dir_.path() / name).string(); }
 

@@ -190,14 +190,18 @@ StepOutcome Executor::wait() {
     }
   };
   attempt([&] {
-    // Errors of communication on a GPU have no stream to travel on: they are asked for.
-    const bool ask = parts_.world > 1 && parts_.device.kind == Device::Kind::cuda;
-    while (ask && !step_ends_[slot].done()) {
+    // Errors of communication on a GPU have no stream to travel on: they are asked for, also at the end,
+    // because an aborted collective ends like one that is done.
+    const auto ask = [&] {
       gathers_->poll();
       reduces_->poll();
+    };
+    while (parts_.device.kind == Device::Kind::cuda && !step_ends_[slot].done()) {
+      ask();
       std::this_thread::sleep_for(std::chrono::microseconds(20));
     }
     step_ends_[slot].synchronize();
+    ask();
   });
   // Errors of CPU lanes are found at the lanes themselves.
   for (const Event& end : lane_ends_) {

@@ -6,6 +6,7 @@
 #include "zeno/kernels/cpu/gemm_fetcher.h"
 #include "zeno/kernels/cpu/gemm_grid.h"
 #include "zeno/kernels/cpu/kernel_scratch.h"
+#include "zeno/kernels/shape_checks.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "zeno/kernels/cpu/matmul.cpp"
@@ -207,31 +208,8 @@ HWY_AFTER_NAMESPACE();
 namespace zeno::cpu {
 HWY_EXPORT(run_matmul);
 
-namespace {
-
-void check(const Matmul& op) {
-  const int64_t m = op.c.rows, n = op.c.cols;
-  const int64_t k = op.transpose_a ? op.a.rows : op.a.cols;
-  const auto fits = [](const Tensor& t, int64_t rows, int64_t cols) {
-    return is_float(t.dtype) && t.rows == rows && t.cols == cols && (t.stride >= cols || rows <= 1);
-  };
-  ensure(is_float(op.c.dtype) && op.c.stride >= n, "[matmul] C: got {} [{}, {}] with stride {}",
-         name_of(op.c.dtype), m, n, op.c.stride);
-  ensure(fits(op.a, op.transpose_a ? k : m, op.transpose_a ? m : k),
-         "[matmul] A: got {} [{}, {}], C is [{}, {}]", name_of(op.a.dtype), op.a.rows, op.a.cols, m, n);
-  ensure(fits(op.b, op.transpose_b ? n : k, op.transpose_b ? k : n),
-         "[matmul] B: got {} [{}, {}], C is [{}, {}], K is {}", name_of(op.b.dtype), op.b.rows, op.b.cols, m,
-         n, k);
-  ensure(!op.bias || fits(op.bias, 1, n), "[matmul] bias: got {} [{}, {}], expected [1, {}]",
-         name_of(op.bias.dtype), op.bias.rows, op.bias.cols, n);
-  ensure(!op.residual || fits(op.residual, m, n), "[matmul] residual: got {} [{}, {}], expected [{}, {}]",
-         name_of(op.residual.dtype), op.residual.rows, op.residual.cols, m, n);
-}
-
-}  // namespace
-
 void matmul(StreamRef stream, const Matmul& op) {
-  check(op);
+  check_shapes(op);
   if (op.c.count() == 0) return;
   stream.launch([op](Workers& workers) {
     check_scratch(workers, "matmul");

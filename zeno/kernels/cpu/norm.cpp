@@ -11,6 +11,7 @@
 
 #include "zeno/base/math.h"
 #include "zeno/kernels/cpu/simd_lanes.h"
+#include "zeno/kernels/shape_checks.h"
 
 // Both norms are one code: with kCentered the mean is taken off (LayerNorm), without it the mean is 0
 // (RMSNorm).
@@ -248,41 +249,6 @@ HWY_EXPORT(layernorm_columns);
 
 namespace {
 
-void check_shape(const char* name, const Tensor& t, int64_t rows, int64_t cols, DType dtype) {
-  ensure(t.rows == rows && t.cols == cols && t.dtype == dtype,
-         "[norm] {}: got {} [{}, {}], expected {} [{}, {}]", name, name_of(t.dtype), t.rows, t.cols,
-         name_of(dtype), rows, cols);
-}
-
-void check_weight(const Tensor& weight, const Tensor& x, int64_t inner) {
-  ensure(inner > 0 && x.cols % inner == 0, "[norm] inner: got {}, expected a divisor of {}", inner, x.cols);
-  check_shape("weight", weight, 1, x.cols / inner, weight.dtype == DType::f32 ? DType::f32 : x.dtype);
-}
-
-void check(const NormForward& op, bool centered) {
-  const Tensor& x = op.x;
-  check_weight(op.weight, x, op.inner);
-  if (op.bias) check_shape("bias", op.bias, 1, x.cols / op.inner, op.weight.dtype);
-  if (op.residual) check_shape("residual", op.residual, x.rows, x.cols, x.dtype);
-  if (op.residual) check_shape("sum", op.sum, x.rows, x.cols, x.dtype);
-  check_shape("y", op.y, x.rows, x.cols, x.dtype);
-  check_shape("rstd", op.rstd, x.rows, op.inner, DType::f32);
-  if (centered) check_shape("mean", op.mean, x.rows, op.inner, DType::f32);
-  ensure(centered || !op.bias, "[norm] bias: RMSNorm has none");
-}
-
-void check(const NormBackward& op, bool centered) {
-  const Tensor& x = op.x;
-  check_weight(op.weight, x, op.inner);
-  check_shape("rstd", op.rstd, x.rows, op.inner, DType::f32);
-  if (centered) check_shape("mean", op.mean, x.rows, op.inner, DType::f32);
-  check_shape("dy", op.dy, x.rows, x.cols, x.dtype);
-  check_shape("dx", op.dx, x.rows, x.cols, x.dtype);
-  if (op.dresidual) check_shape("dresidual", op.dresidual, x.rows, x.cols, x.dtype);
-  if (op.dweight) check_shape("dweight", op.dweight, 1, x.cols / op.inner, op.dweight.dtype);
-  if (op.dbias) check_shape("dbias", op.dbias, 1, x.cols / op.inner, op.dbias.dtype);
-}
-
 int64_t rows_per_task(int64_t cols) { return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, cols)); }
 
 // Enough slices for the team, wide enough for whole cache lines.
@@ -292,7 +258,7 @@ int64_t columns_per_task(int64_t cols, int threads) {
 
 template <class Rows, class Op>
 void launch_forward(StreamRef stream, const Op& op, bool centered, Rows rows) {
-  check(op, centered);
+  check_shapes(op, centered);
   stream.launch([=](Workers& workers) {
     workers.for_ranges(op.x.rows, rows_per_task(op.x.cols),
                        [&](int64_t begin, int64_t end, int) { rows(op, begin, end); });
@@ -302,7 +268,7 @@ void launch_forward(StreamRef stream, const Op& op, bool centered, Rows rows) {
 // dx may overwrite dy, so the sums over rows come first.
 template <class Rows, class Columns>
 void launch_backward(StreamRef stream, const NormBackward& op, bool centered, Rows rows, Columns columns) {
-  check(op, centered);
+  check_shapes(op, centered);
   stream.launch([=](Workers& workers) {
     const int64_t width = op.x.cols / op.inner;
     if (op.dweight || op.dbias) {

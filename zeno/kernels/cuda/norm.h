@@ -47,17 +47,4 @@ __device__ inline float weight_at(const void* weight, bool is_float, int64_t i) 
   return is_float ? static_cast<const float*>(weight)[i] : to_float(static_cast<const T*>(weight)[i]);
 }
 
-inline void check_norm_shape(const char* name, const Tensor& t, int64_t rows, int64_t cols, DType dtype) {
-  ensure(t.rows == rows && t.cols == cols && t.dtype == dtype,
-         "[norm] {}: got {} [{}, {}], expected {} [{}, {}]", name, name_of(t.dtype), t.rows, t.cols,
-         name_of(dtype), rows, cols);
-}
-
-inline void check_norm_weight(const Tensor& weight, const Tensor& x, int64_t inner) {
-  ensure(inner > 0 && x.cols % inner == 0, "[norm] inner: got {}, expected a divisor of {}", inner, x.cols);
-  check_norm_shape("weight", weight, 1, x.cols / inner, weight.dtype == DType::f32 ? DType::f32 : x.dtype);
-  ensure(x.rows * inner < int64_t(1) << 31, "[norm] x: got {} vectors, expected less than 2^31",
-         x.rows * inner);
-}
-
 }  // namespace zeno::cuda

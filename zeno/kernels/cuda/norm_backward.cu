@@ -4,6 +4,7 @@
 #include "zeno/device/cuda/runtime.h"
 #include "zeno/kernels/cuda/column_sums.h"
 #include "zeno/kernels/cuda/norm.h"
+#include "zeno/kernels/shape_checks.h"
 
 // With n = (x - mean) · rstd and g = dy · weight: dx = rstd · (g - mean(g) - n · mean(g · n)) + dresidual,
 // the middle term for LayerNorm only; dweight = Σ dy · n and dbias = Σ dy over all vectors.
@@ -237,18 +238,6 @@ __global__ void __launch_bounds__(256) dx_any_kernel(BackwardArgs a) {
   }
 }
 
-void check(const NormBackward& op, bool centered) {
-  const Tensor& x = op.x;
-  check_norm_weight(op.weight, x, op.inner);
-  check_norm_shape("rstd", op.rstd, x.rows, op.inner, DType::f32);
-  if (centered) check_norm_shape("mean", op.mean, x.rows, op.inner, DType::f32);
-  check_norm_shape("dy", op.dy, x.rows, x.cols, x.dtype);
-  check_norm_shape("dx", op.dx, x.rows, x.cols, x.dtype);
-  if (op.dresidual) check_norm_shape("dresidual", op.dresidual, x.rows, x.cols, x.dtype);
-  if (op.dweight) check_norm_shape("dweight", op.dweight, 1, x.cols / op.inner, op.dweight.dtype);
-  if (op.dbias) check_norm_shape("dbias", op.dbias, 1, x.cols / op.inner, op.dbias.dtype);
-}
-
 // How the vectors are cut. A function of the shape and the alignment only.
 struct Cut {
   bool any = false;     // the kernels for every width and alignment
@@ -301,7 +290,7 @@ void launch(cudaStream_t stream, const BackwardArgs& a, const Cut& cut) {
 
 template <bool kCentered>
 void norm_backward(StreamRef stream, const NormBackward& op) {
-  check(op, kCentered);
+  check_shapes(op, kCentered);
   if (op.x.count() == 0) return;
   const int64_t vectors = op.x.rows * op.inner;
   const int width = int(op.x.cols / op.inner);

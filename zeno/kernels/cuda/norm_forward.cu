@@ -1,6 +1,7 @@
 #include "zeno/base/math.h"
 #include "zeno/device/cuda/runtime.h"
 #include "zeno/kernels/cuda/norm.h"
+#include "zeno/kernels/shape_checks.h"
 
 // One pass: a vector is read into registers as packed 16-byte words, its statistics are taken there, and the
 // result is written. Up to 32 · kHeld words a warp (or a part of one) does it alone, up to 16 warps' worth a
@@ -153,18 +154,6 @@ __global__ void __launch_bounds__(256) forward_any_kernel(ForwardArgs a) {
   }
 }
 
-void check(const NormForward& op, bool centered) {
-  const Tensor& x = op.x;
-  check_norm_weight(op.weight, x, op.inner);
-  if (op.bias) check_norm_shape("bias", op.bias, 1, x.cols / op.inner, op.weight.dtype);
-  if (op.residual) check_norm_shape("residual", op.residual, x.rows, x.cols, x.dtype);
-  if (op.residual) check_norm_shape("sum", op.sum, x.rows, x.cols, x.dtype);
-  check_norm_shape("y", op.y, x.rows, x.cols, x.dtype);
-  check_norm_shape("rstd", op.rstd, x.rows, op.inner, DType::f32);
-  if (centered) check_norm_shape("mean", op.mean, x.rows, op.inner, DType::f32);
-  ensure(centered || !op.bias, "[norm] bias: RMSNorm has none");
-}
-
 ForwardArgs arguments(const NormForward& op) {
   return {.x = op.x.data,
           .residual = op.residual.data,
@@ -213,7 +202,7 @@ void launch(cudaStream_t stream, const NormForward& op) {
 
 template <bool kCentered>
 void norm_forward(StreamRef stream, const NormForward& op) {
-  check(op, kCentered);
+  check_shapes(op, kCentered);
   if (op.x.count() == 0) return;
   dispatch_device(op.x.dtype, [&]<class T>() { launch<kCentered, T>(native(stream), op); });
 }
