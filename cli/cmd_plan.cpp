@@ -5,7 +5,10 @@
 
 #include "cli/commands.h"
 #include "cli/run_flags.h"
+#include "zeno/base/error.h"
+#include "zeno/base/log.h"
 #include "zeno/model/layers.h"
+#include "zeno/plan/recompute.h"
 #include "zeno/train/config_resolve.h"
 #include "zeno/train/policy.h"
 
@@ -36,7 +39,17 @@ void run(const RunFlags& flags, bool json) {
   const int64_t seq = train::sequence_length(parsed.config.run, model.max_positions);
   const nn::LayerList layers = model::build_layers(model, seq);
   zero::EngineOptions options = train::engine_options(parsed.config, seq);
-  if (parsed.config.run.device == train::RunDevice::cuda) options.device = {Device::Kind::cuda, 0};
+  // As the run would choose, except that a GPU can be planned for where there is none.
+  const train::RunDevice wanted = parsed.config.run.device;
+  options.device = wanted == train::RunDevice::cuda ? Device{Device::Kind::cuda, 0}
+                                                    : train::device_of(parsed.config.run, 0);
+  if (parsed.config.recompute.mode == train::RecomputeMode::automatic) {
+    require(device_count(options.device.kind) > 0, ErrorKind::usage,
+            "[plan] --recompute auto: got no GPU to fill; plan with none, selective or full, or on the "
+            "machine that trains");
+    plan::choose_recompute(layers, options, world, train::memory_limit(options.device, world));
+    log_info("{}", plan::describe_recompute(layers, options.policy));
+  }
   const zero::MemoryPlan plan = zero::plan_memory(layers, options, world);
   if (json) {
     fmt::print("{}\n", as_json(plan).dump(2));

@@ -8,6 +8,7 @@
 
 #include "tests/support/command.h"
 #include "tests/support/temp_dir.h"
+#include "zeno/device/device.h"
 
 namespace zeno::test {
 namespace {
@@ -158,7 +159,13 @@ TEST_F(Cli, UsageErrorsAreTwo) {
   expect_failure(zeno("frobnicate"), 2, {"error"});
   expect_failure(train("--stage 4 --out " + path("o")), 2, {"--stage"});
   expect_failure(train(""), 2, {"--out"});
-  expect_failure(train("--device cuda --out " + path("o")), 2, {"cuda"});
+  const std::string anywhere = "train --model " + model() + " --data " + book_ + " --out " + path("o");
+  expect_failure(zeno(anywhere + " --device tpu"), 2, {"--device", "tpu", "cuda"});
+  if (device_count(Device::Kind::cuda) == 0) {
+    expect_failure(zeno(anywhere + " --device cuda"), 2, {"--device cuda", "no GPU", "--device cpu"});
+    expect_failure(zeno(anywhere + " --matmul-dtype fp8 --dtype bf16"), 2, {"fp8", "--device cuda"});
+    expect_failure(zeno("plan --model " + model() + " --device cuda --recompute auto"), 2, {"no GPU"});
+  }
   const auto misspelt =
       dir_.write("a.json", "{\"zero_optimization\": {\"stage\": 2, \"overlap_com\": true}}");
   expect_failure(train("--config " + misspelt.string() + " --out " + path("o")), 2,
