@@ -4,12 +4,13 @@
 //   same run
 //
 // Bus bandwidth as nccl-tests counts it, S = bytes of the whole fp32 vector, n ranks: S (n-1)/n per second
-// for reduce-scatter and all-gather, twice that for all-reduce. Not in place. The best of many calls, as
-// STREAM does it. Memory limit, measured in the same run with all cores: `copy` in bytes copied per second
+// for reduce-scatter and all-gather, twice that for all-reduce. Not in place, except the second all-gather:
+// as stages 1 and 2 gather parameters, each rank's part already lying in the result. The best of many calls,
+// as STREAM does it. Memory limit, measured in the same run with all cores: `copy` in bytes copied per second
 // (the better of memcpy and streaming stores), `triad` (a = b + c, streaming stores) in bytes read and
 // written per second. A collective touches, over all ranks: reduce-scatter (n+1) S at the speed of triad;
-// all-gather n S copied; all-reduce (n+1) S at triad and (n-1) S copied. "limit" is the bus bandwidth at
-// those speeds. Vectors that fit the last-level cache can beat it.
+// all-gather n S copied, in place (n-1) S; all-reduce (n+1) S at triad and (n-1) S copied. "limit" is the bus
+// bandwidth at those speeds. Vectors that fit the last-level cache can beat it.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -97,7 +98,7 @@ double time_calls(World& world, size_t bytes, const Call& call, const Wait& wait
 }
 
 struct Times {
-  double reduce_scatter = 0, all_gather = 0, all_reduce = 0;
+  double reduce_scatter = 0, all_gather = 0, all_gather_in_place = 0, all_reduce = 0;
 };
 
 Times measure_ours(World& world, comm::Communicator& comm, const Stream& stream, size_t bytes,
@@ -117,6 +118,13 @@ Times measure_ours(World& world, comm::Communicator& comm, const Stream& stream,
       world, bytes,
       [&] {
         comm.all_gather(stream, {&gather, 1}, DType::f32, "bench");
+      },
+      wait);
+  const comm::Part in_place{full2.data + size_t(world.rank() * slice) * 4, full2.data, slice};
+  times.all_gather_in_place = time_calls(
+      world, bytes,
+      [&] {
+        comm.all_gather(stream, {&in_place, 1}, DType::f32, "bench");
       },
       wait);
   times.all_reduce = time_calls(
@@ -139,6 +147,8 @@ Times measure_mpi(World& world, size_t bytes, const Memory& full, const Memory& 
   times.reduce_scatter = std::min(plain, block);
   times.all_gather = time_calls(
       world, bytes, [&] { mpi_all_gather(shard.floats(), full2.floats(), slice); }, wait);
+  times.all_gather_in_place = time_calls(
+      world, bytes, [&] { mpi_all_gather_in_place(full2.floats(), slice); }, wait);
   times.all_reduce = time_calls(
       world, bytes, [&] { mpi_all_reduce(full.floats(), full2.floats(), count); }, wait);
   return times;
@@ -160,6 +170,8 @@ void report(int n, size_t bytes, const Times& ours, const Times& mpi, const Memo
   const double sum = (n + 1) * s / limit.triad;
   print_line("reduce_scatter", n, bytes, bus, ours.reduce_scatter, sum, mpi.reduce_scatter);
   print_line("all_gather", n, bytes, bus, ours.all_gather, n * s / limit.copy, mpi.all_gather);
+  print_line("  in place", n, bytes, bus, ours.all_gather_in_place, (n - 1) * s / limit.copy,
+             mpi.all_gather_in_place);
   print_line("all_reduce", n, bytes, 2 * bus, ours.all_reduce, sum + (n - 1) * s / limit.copy,
              mpi.all_reduce);
   std::fflush(stdout);

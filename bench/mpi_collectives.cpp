@@ -19,6 +19,10 @@ void mpi_all_gather(const float* send, float* recv, int64_t count) {
   MPI_Allgather(send, int(count), MPI_FLOAT, recv, int(count), MPI_FLOAT, MPI_COMM_WORLD);
 }
 
+void mpi_all_gather_in_place(float* recv, int64_t count) {
+  MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, recv, int(count), MPI_FLOAT, MPI_COMM_WORLD);
+}
+
 void mpi_all_reduce(const float* send, float* recv, int64_t count) {
   MPI_Allreduce(send, recv, int(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
 }

@@ -9,6 +9,8 @@ namespace zeno::bench {
 void mpi_reduce_scatter(const float* send, float* recv, int64_t count, int ranks);
 void mpi_reduce_scatter_block(const float* send, float* recv, int64_t count);
 void mpi_all_gather(const float* send, float* recv, int64_t count);
+// Each rank's part lies at its place in `recv`.
+void mpi_all_gather_in_place(float* recv, int64_t count);
 void mpi_all_reduce(const float* send, float* recv, int64_t count);
 
 }  // namespace zeno::bench
