@@ -55,6 +55,9 @@ class Equivalence : public testing::TestWithParam<Case> {
               spec.policy.prefetch = prefetch;
               spec.policy.recompute = recompute;
               spec.policy.recompute_every = 1 + index % 2;
+              // Some with one block of the kind, the others recomputing less.
+              spec.policy.recompute_blocks = index % 3 == 0 ? 1 : -1;
+              spec.policy.recompute_rest = index % 2 == 0 ? nn::Recompute::selective : nn::Recompute::none;
               const RunResult result = run_threads(spec);
               ++ran;
               ASSERT_EQ(result.losses, reference.losses) << "stage " << stage << " bucket " << bucket;

@@ -28,6 +28,7 @@ std::vector<Change> changes(const zero::EngineOptions& options, int world) {
   for (const auto& [mode, name] :
        {std::pair{nn::Recompute::selective, "selective"}, {nn::Recompute::full, "full"}}) {
     next.policy.recompute = mode;
+    next.policy.recompute_blocks = -1;
     list.push_back({fmt::format("{}--recompute {}", flags, name), next});
   }
   flags += "--recompute full ";

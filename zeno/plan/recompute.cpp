@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
+#include <utility>
+
 namespace zeno::plan {
 namespace {
 
@@ -28,30 +32,25 @@ std::string_view name_of(nn::Recompute mode) {
 
 }  // namespace
 
+// Memory does not always fall with every block that recomputes (the last one of a kind may cost more in
+// workspace than it saves), so all settings are looked at, from the fastest on.
 void choose_recompute(const nn::LayerList& model, zero::EngineOptions& options, int world, size_t limit) {
   const int blocks = blocks_of(model);
   zero::Policy& policy = options.policy;
-  const auto fits = [&](int count) {
-    policy.recompute_blocks = count;
-    return zero::plan_memory(model, options, world).ledger->booked(Tier::device) <= limit;
-  };
+  zero::Policy leanest = policy;
+  size_t least = std::numeric_limits<size_t>::max();
   for (const auto& [mode, rest] : {std::pair{nn::Recompute::selective, nn::Recompute::none},
                                    std::pair{nn::Recompute::full, nn::Recompute::selective}}) {
     policy.recompute = mode;
     policy.recompute_rest = rest;
-    if (!fits(blocks)) continue;
-    int low = 0, high = blocks;  // memory falls with every block that recomputes
-    while (low < high) {
-      const int middle = (low + high) / 2;
-      if (fits(middle)) {
-        high = middle;
-      } else {
-        low = middle + 1;
-      }
+    for (policy.recompute_blocks = 0; policy.recompute_blocks <= blocks; ++policy.recompute_blocks) {
+      const size_t bytes = zero::plan_memory(model, options, world).ledger->booked(Tier::device);
+      if (bytes <= limit) return;
+      if (bytes < least) leanest = policy;
+      least = std::min(least, bytes);
     }
-    policy.recompute_blocks = high;
-    return;
   }
+  policy = leanest;
 }
 
 std::string describe_recompute(const nn::LayerList& model, const zero::Policy& policy) {

@@ -1,0 +1,90 @@
+#include "zeno/plan/recompute.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "tests/support/tiny_decoder.h"
+#include "zeno/plan/fit.h"
+
+namespace zeno::plan {
+namespace {
+
+constexpr int kBlocks = 5;
+
+zero::EngineOptions options() { return {.shape = {4, 64}, .threads = 1}; }
+
+nn::LayerList model() {
+  return test::tiny_decoder(test::Family::llama,
+                            {.hidden = 64, .heads = 4, .blocks = kBlocks, .max_seq = 64});
+}
+
+size_t bytes_of(zero::EngineOptions options, nn::Recompute mode, int blocks, nn::Recompute rest) {
+  options.policy.recompute = mode;
+  options.policy.recompute_blocks = blocks;
+  options.policy.recompute_rest = rest;
+  return zero::plan_memory(model(), options, 1).ledger->booked(Tier::device);
+}
+
+// All settings from the cheapest in time to the cheapest in memory, with what each needs.
+struct Setting {
+  nn::Recompute mode;
+  int blocks;
+  nn::Recompute rest;
+  size_t bytes;
+};
+std::vector<Setting> ladder() {
+  std::vector<Setting> all;
+  using enum nn::Recompute;
+  for (const auto& [mode, rest] : {std::pair{selective, none}, std::pair{full, selective}}) {
+    for (int blocks = 0; blocks <= kBlocks; ++blocks) {
+      all.push_back({mode, blocks, rest, bytes_of(options(), mode, blocks, rest)});
+    }
+  }
+  return all;
+}
+
+TEST(Recompute, TakesTheFirstSettingThatFits) {
+  const nn::LayerList layers = model();
+  for (const Setting& wanted : ladder()) {
+    for (const size_t limit : {wanted.bytes, wanted.bytes + 1000}) {
+      zero::EngineOptions chosen = options();
+      choose_recompute(layers, chosen, 1, limit);
+      const std::vector<Setting> all = ladder();
+      const auto first =
+          std::find_if(all.begin(), all.end(), [&](const Setting& s) { return s.bytes <= limit; });
+      EXPECT_EQ(zero::plan_memory(layers, chosen, 1).ledger->booked(Tier::device), first->bytes) << limit;
+      EXPECT_LE(first->bytes, limit);
+    }
+  }
+}
+
+TEST(Recompute, SaysWhatItChose) {
+  const nn::LayerList layers = model();
+  zero::EngineOptions chosen = options();
+  choose_recompute(layers, chosen, 1, size_t(1) << 40);
+  EXPECT_EQ(describe_recompute(layers, chosen.policy), "recompute: none");
+  choose_recompute(layers, chosen, 1, bytes_of(options(), nn::Recompute::full, 2, nn::Recompute::selective));
+  EXPECT_EQ(describe_recompute(layers, chosen.policy),
+            "recompute: full for 2 of 5 blocks, selective for the others");
+}
+
+TEST(Recompute, WhenNothingFitsTheRefusalNamesAnotherChange) {
+  const nn::LayerList layers = model();
+  zero::EngineOptions chosen = options();
+  size_t limit = std::numeric_limits<size_t>::max();
+  for (const Setting& setting : ladder()) limit = std::min(limit, setting.bytes - 1000);
+  choose_recompute(layers, chosen, 1, limit);
+  try {
+    require_fit(layers, chosen, 1, limit);
+    FAIL() << "it fits";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::memory);
+    EXPECT_NE(std::string(error.what()).find("--micro-batch 2 --grad-accum 2"), std::string::npos)
+        << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace zeno::plan
