@@ -33,6 +33,11 @@ size_t library_bytes(Device::Kind kind) {
   return memory.context + memory.later;
 }
 
+// Where slices of a reduction between GPUs wait to be summed (comm makes it at the first one).
+size_t comm_bytes(Device::Kind kind, int world) {
+  return kind == Device::Kind::cuda && world > 1 ? comm::WorldOptions{}.device_staging_bytes : 0;
+}
+
 // Everything a rank will hold, through one piece of code for plan and run.
 void book_all(const ExecutorParts& parts, Ledger& ledger) {
   parts.store.book(ledger);
@@ -41,6 +46,7 @@ void book_all(const ExecutorParts& parts, Ledger& ledger) {
   ledger.book(Tier::device, Purpose::inputs, inputs);
   ledger.book(Tier::host, Purpose::inputs, inputs * Executor::kDepth);
   ledger.book(Tier::device, Purpose::libraries, library_bytes(parts.device.kind));
+  ledger.book(Tier::device, Purpose::staging, comm_bytes(parts.device.kind, parts.world));
 }
 
 int share_of_cores(int local_ranks) { return std::max(1, available_cores() / local_ranks); }
@@ -97,6 +103,7 @@ Engine::Engine(nn::LayerList model, const EngineOptions& options, comm::World& w
   input_slots_ = Buffer(ledger_, Tier::host, Purpose::inputs, bytes * Executor::kDepth,
                         [&](size_t n) { return allocate_pinned(options.device, n); });
   ledger_.take(Tier::device, Purpose::libraries, library_bytes(options.device.kind));
+  ledger_.take(Tier::device, Purpose::staging, comm_bytes(options.device.kind, world.size()));
   if (options.device.kind == Device::Kind::cuda) warm_up();
 }
 
