@@ -72,7 +72,6 @@ class Attention : public Parity {
     attention_backward(stream, {.shape = in.shape,
                                 .qkv = in.qkv.*side,
                                 .doc_start = in.doc_start.*side,
-                                .documents = in.documents,
                                 .out = out.out.*side,
                                 .lse = out.lse.*side,
                                 .dout = in.dout.*side,

@@ -33,12 +33,10 @@ struct AttentionForward {
 
 struct AttentionBackward {
   AttentionShape shape;
-  Tensor qkv, doc_start;  // as in forward
-  int64_t documents = 0;
-  Tensor out, lse;
-  Tensor dout;       // [B·T, H·D]
-  Tensor dqkv;       // [B·T, (H+2G)·D], written
-  Tensor workspace;  // u8, attention_backward_workspace() bytes
+  Tensor qkv, doc_start, out, lse;  // as in forward
+  Tensor dout;                      // [B·T, H·D]
+  Tensor dqkv;                      // [B·T, (H+2G)·D], written
+  Tensor workspace;                 // u8, attention_backward_workspace() bytes
 };
 
 void attention_forward(StreamRef stream, const AttentionForward& op);

@@ -281,7 +281,6 @@ void Attention::backward(const BackwardArgs& args, Recompute recompute) const {
   attention_backward(args.stream, {.shape = kernel_shape(shape),
                                    .qkv = t.qkv,
                                    .doc_start = args.batch.doc_start,
-                                   .documents = args.batch.documents,
                                    .out = t.out,
                                    .lse = t.lse,
                                    .dout = g.dout,
