@@ -1,5 +1,5 @@
 // Whole training steps of real model shapes on one GPU: tokens per second, memory planned and seen, and where
-// the time goes. tools/cuda_bench.sh runs it beside PyTorch and the floor of the same machine.
+// the time goes. tools/cuda_bench.py runs it beside PyTorch and the floor of the same machine.
 //   cuda_step_bench llama-1b --seq 4096 --batch 4 [--accum 1] [--steps 10] [--grad bf16] [--recompute auto]
 //   [--matmul-dtype fp8] [--split]
 #include <CLI/CLI.hpp>

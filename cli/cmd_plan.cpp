@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -38,16 +39,19 @@ void run(const RunFlags& flags, bool json) {
   train::resolve_model(parsed, model.hidden, model.layers);
   const int64_t seq = train::sequence_length(parsed.config.run, model.max_positions);
   const nn::LayerList layers = model::build_layers(model, seq);
-  zero::EngineOptions options = train::engine_options(parsed.config, seq);
   // As the run would choose, except that a GPU can be planned for where there is none.
-  const train::RunDevice wanted = parsed.config.run.device;
-  options.device = wanted == train::RunDevice::cuda ? Device{Device::Kind::cuda, 0}
-                                                    : train::device_of(parsed.config.run, 0);
+  const train::RunConfig& config = parsed.config.run;
+  const Device device =
+      config.device == train::RunDevice::cuda ? Device{Device::Kind::cuda, 0} : train::device_of(config, 0);
+  zero::EngineOptions options = train::engine_options(parsed.config, seq, device);
   if (parsed.config.recompute.mode == train::RecomputeMode::automatic) {
     require(device_count(options.device.kind) > 0, ErrorKind::usage,
             "[plan] --recompute auto: got no GPU to fill; plan with none, selective or full, or on the "
             "machine that trains");
-    plan::choose_recompute(layers, options, world, train::memory_limit(options.device, world));
+    // Ranks beyond the GPUs of this host are taken to run on others.
+    const int local = device.kind == Device::Kind::cpu ? world : device_count(device.kind);
+    plan::choose_recompute(layers, options, world,
+                           train::memory_limit(options.device, std::min(world, local)));
     log_info("{}", plan::describe_recompute(layers, options.policy));
   }
   const zero::MemoryPlan plan = zero::plan_memory(layers, options, world);

@@ -3,7 +3,7 @@
 usage: cuda_bench.py --bench build/bench/cuda_step_bench --reference DIR [CASE...]
   DIR holds floor.py and torch_baseline.py (../shared/reference of the project).
   CASE names a row of CASES; all of them when none is given.
-Random tokens, AdamW, clip 1.0, bf16 compute. Peers run first and last so that a drift of the machine shows.
+Random tokens, AdamW, clip 1.0, bf16 compute. Per case: the floor, ours, the peer, one after the other.
 """
 import argparse
 import re

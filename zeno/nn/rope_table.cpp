@@ -27,9 +27,9 @@ Tensor RopeTable::view(StreamRef stream) const {
   const Device device = stream.device();
   if (device.kind == Device::Kind::cpu) return table;
   const std::scoped_lock lock(mutex_);
-  const auto [copy, fresh] = copies_.try_emplace(device.index);
-  if (fresh) {
-    copy->second = allocator_of(device)(table.bytes());
+  auto copy = copies_.find(device.index);
+  if (copy == copies_.end()) {
+    copy = copies_.emplace(device.index, allocator_of(device)(table.bytes())).first;
     copy_async(stream, copy->second.data, table.data, table.bytes());
     stream.synchronize();
   }

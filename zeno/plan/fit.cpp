@@ -32,7 +32,11 @@ std::vector<Change> changes(const zero::EngineOptions& options, int world) {
     list.push_back({fmt::format("{}--recompute {}", flags, name), next});
   }
   flags += "--recompute full ";
-  while (next.shape.batch % 2 == 0) {
+  // Products in fp8 want whole groups of 16 rows.
+  const auto can_halve = [&] {
+    return next.shape.batch % 2 == 0 && (!next.policy.fp8 || next.shape.rows() / 2 % 16 == 0);
+  };
+  while (can_halve()) {
     next.shape.batch /= 2;
     next.policy.micro_batches *= 2;
     list.push_back({fmt::format("{}--micro-batch {} --grad-accum {}", flags, next.shape.batch,

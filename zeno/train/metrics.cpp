@@ -21,7 +21,8 @@ std::string to_json(const StepRecord& record) {
                         record.first_bad->rank);
   }
   line += fmt::format(R"("exposed_comm_ms":{},"bytes_gathered":{},"bytes_reduced":{},)",
-                      json_number(record.exposed_comm_ms), record.bytes_gathered, record.bytes_reduced);
+                      record.exposed_comm_ms ? json_number(*record.exposed_comm_ms) : "null",
+                      record.bytes_gathered, record.bytes_reduced);
   line += fmt::format(R"("peak_bytes":{{"device":{},"host":{},"disk":{}}}}})", record.peak_device,
                       record.peak_host, record.peak_disk);
   return line;

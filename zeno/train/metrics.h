@@ -29,8 +29,8 @@ struct StepRecord {
   double step_ms = 0;
   double loss_scale = 1;
   bool skipped = false;
-  std::optional<BadTensor> first_bad;  // of a skipped step
-  double exposed_comm_ms = 0;
+  std::optional<BadTensor> first_bad;     // of a skipped step
+  std::optional<double> exposed_comm_ms;  // not measured on a GPU without --trace
   uint64_t bytes_gathered = 0;
   uint64_t bytes_reduced = 0;
   uint64_t peak_device = 0, peak_host = 0, peak_disk = 0;

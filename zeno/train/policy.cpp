@@ -43,7 +43,7 @@ int64_t sequence_length(const RunConfig& run, int64_t max_positions) {
   return run.seq_len > 0 ? run.seq_len : std::min(max_positions, kPractical);
 }
 
-zero::EngineOptions engine_options(const TrainConfig& config, int64_t seq_len) {
+zero::EngineOptions engine_options(const TrainConfig& config, int64_t seq_len, Device device) {
   zero::Policy policy;
   zero::apply_stage(policy, int(config.zero.stage));
   policy.compute = config.precision.compute;
@@ -57,7 +57,8 @@ zero::EngineOptions engine_options(const TrainConfig& config, int64_t seq_len) {
   policy.persist_below = config.zero.param_persistence_threshold;
   policy.persist_total = config.zero.model_persistence_threshold;
   policy.overlap = config.zero.overlap_comm;
-  policy.sparse_gradients = config.sparse_gradients;
+  // GPUs reduce whole gradients, which gives the same bits.
+  policy.sparse_gradients = config.sparse_gradients && device.kind == Device::Kind::cpu;
   policy.order =
       config.run.order == MicroBatchOrder::vertical ? zero::Order::vertical : zero::Order::horizontal;
   policy.micro_batches = int(config.batch.grad_accum);
@@ -72,7 +73,7 @@ zero::EngineOptions engine_options(const TrainConfig& config, int64_t seq_len) {
       config.optimizer.kind == OptimizerKind::adamw || config.optimizer.kind == OptimizerKind::adam;
   policy.moments_first = config.optimizer.kind != OptimizerKind::sgd || config.optimizer.momentum != 0;
   policy.moments_second = adam;
-  return {.policy = policy, .shape = {config.batch.micro_batch, seq_len}};
+  return {.policy = policy, .shape = {config.batch.micro_batch, seq_len}, .device = device};
 }
 
 Device device_of(const RunConfig& run, int local_rank) {

@@ -10,7 +10,7 @@ namespace zeno::train {
 // --seq-len, or the model's context up to a length that is practical on any machine.
 int64_t sequence_length(const RunConfig& run, int64_t max_positions);
 
-zero::EngineOptions engine_options(const TrainConfig& config, int64_t seq_len);
+zero::EngineOptions engine_options(const TrainConfig& config, int64_t seq_len, Device device = {});
 
 // Where a rank computes: the CPU, or the GPU that its place among the ranks of its host gives it.
 Device device_of(const RunConfig& run, int local_rank);

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <deque>
 #include <filesystem>
 #include <memory>
@@ -129,8 +130,9 @@ class Reporter {
 };
 
 // What the engine learns about matrix products of a GPU when it is made, kept in a file: the next run starts
-// sooner, and with the same algorithms, hence the same bits. One rank of a host learns and writes, the others
-// follow.
+// sooner, and with the same algorithms, hence the same bits. Every process times what the file does not know
+// and one of each host writes, so processes of a first run may differ in their choices, and agree from the
+// second run on.
 class MatmulPlans {
  public:
   MatmulPlans(Device device, const Path& cache, const comm::World& world)
@@ -151,6 +153,17 @@ class MatmulPlans {
   bool active_, writes_;
   Path file_;
 };
+
+// All ranks must choose alike, so the one with least memory decides.
+size_t least_of_all_ranks(comm::World& world, size_t mine) {
+  size_t least = mine;
+  for (const std::string& bytes : world.exchange({reinterpret_cast<const char*>(&mine), sizeof(mine)})) {
+    size_t theirs;
+    std::memcpy(&theirs, bytes.data(), sizeof(theirs));
+    least = std::min(least, theirs);
+  }
+  return least;
+}
 
 // Submits steps and takes their results: at once on a CPU, one step late on a GPU, so that the device never
 // waits for the host. fp16 needs to know of an overflow before the next step, and waits.
@@ -229,15 +242,13 @@ void train_rank(ParsedConfig parsed, comm::World& world) {
   resolve_steps(parsed, steps);
 
   nn::LayerList layers = model::build_layers(model, seq);
-  zero::EngineOptions options = engine_options(config, seq);
-  options.device = device_of(run, world.local_rank());
+  zero::EngineOptions options = engine_options(config, seq, device_of(run, world.local_rank()));
   options.timed = !run.trace.empty();
-  if (options.policy.sparse_gradients && options.device.kind == Device::Kind::cuda) {
+  if (config.sparse_gradients && options.device.kind == Device::Kind::cuda) {
     log_warning(
         "sparse_gradients: GPUs reduce whole gradients, which gives the same bits; the key has no effect");
-    options.policy.sparse_gradients = false;
   }
-  const size_t limit = memory_limit(options.device, world.local_size());
+  const size_t limit = least_of_all_ranks(world, memory_limit(options.device, world.local_size()));
   if (config.recompute.mode == RecomputeMode::automatic) {
     plan::choose_recompute(layers, options, world.size(), limit);
     log_info("{}", plan::describe_recompute(layers, options.policy));

@@ -33,7 +33,8 @@ size_t library_bytes(Device::Kind kind) {
   return memory.context + memory.later;
 }
 
-// Where slices of a reduction between GPUs wait to be summed (comm makes it at the first one).
+// Where slices of a reduction between GPUs wait to be summed (comm makes it at the first one). Threads that
+// can read each other's memory do without; they are counted all the same, because a plan cannot know.
 size_t comm_bytes(Device::Kind kind, int world) {
   return kind == Device::Kind::cuda && world > 1 ? comm::WorldOptions{}.device_staging_bytes : 0;
 }
@@ -180,7 +181,15 @@ void Engine::submit(std::span<const MicroBatch> batches, const StepControl& cont
     world_.fail(error.what());
     throw;
   }
-  tokens_.push_back(step_.valid_tokens);
+  under_way_.push_back({step_.valid_tokens, std::nullopt});
+  if (shape_.device == Device::Kind::cuda) under_way_.back().traffic = traffic_since_last();
+}
+
+comm::Traffic Engine::traffic_since_last() {
+  const comm::Traffic now = executor_->traffic(), before = traffic_;
+  traffic_ = now;
+  return {now.gathered - before.gathered, now.reduced - before.reduced, now.exchanged - before.exchanged,
+          now.calls - before.calls};
 }
 
 StepResult Engine::collect() {
@@ -193,20 +202,18 @@ StepResult Engine::collect() {
   }
 
   StepResult result;
-  result.tokens = tokens_.front();
-  tokens_.pop_front();
+  const UnderWay step = under_way_.front();
+  under_way_.pop_front();
+  result.tokens = step.tokens;
   result.loss = result.tokens > 0 ? outcome.loss_sum / double(result.tokens) : 0;
   result.grad_norm = outcome.grad_norm;
   result.skipped = outcome.nonfinite > 0;
   result.bad_rank = outcome.first_bad_rank;
   // While a later step is under way its gradients have replaced those of this one.
-  const bool last = tokens_.empty();
+  const bool last = under_way_.empty();
   if (result.skipped && last) name_bad_tensor(result);
   if (last) result.exposed_ms = executor_->exposed_ms();
-  const comm::Traffic now = executor_->traffic();
-  result.traffic = {now.gathered - traffic_.gathered, now.reduced - traffic_.reduced,
-                    now.exchanged - traffic_.exchanged, now.calls - traffic_.calls};
-  traffic_ = now;
+  result.traffic = step.traffic ? *step.traffic : traffic_since_last();
   return result;
 }
 

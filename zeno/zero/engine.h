@@ -9,6 +9,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -54,8 +55,8 @@ struct StepResult {
   bool skipped = false;    // gradients were not finite: no update
   std::string bad_tensor;  // the first tensor with a non-finite gradient, and the rank that found it
   int bad_rank = -1;
-  double exposed_ms = 0;
-  comm::Traffic traffic;  // of this step
+  std::optional<double> exposed_ms;  // where steps are timed: always on a CPU
+  comm::Traffic traffic;             // of this step
 };
 
 class Engine {
@@ -81,7 +82,7 @@ class Engine {
   // Each rank writes the part it keeps of elements [begin, begin + values.size()). Writing masters refreshes
   // the compute copy.
   void write(State state, int param, int64_t begin, std::span<const float> values);
-  // Collective: hash of all fp32 masters in table order, independent of world size and sharding.
+  // Collective: hash of all masters in table order, independent of world size and sharding.
   uint64_t weights_hash();
 
   const Policy& policy() const { return policy_; }
@@ -99,6 +100,7 @@ class Engine {
     Partition::Piece piece;        // in the group
   };
   void warm_up();
+  comm::Traffic traffic_since_last();
   // Values of what this rank keeps, from and to where they live. Blocking.
   std::vector<float> fetch(State state, int group, const Run& run) const;
   void put(State state, int group, const Partition::Piece& piece, std::span<const float> values);
@@ -120,7 +122,11 @@ class Engine {
   std::array<Event, Executor::kDepth> uploaded_;
   std::unique_ptr<Executor> executor_;  // after what it works on: destroyed first
   StepInputs step_;
-  std::deque<int64_t> tokens_;  // valid tokens of the steps under way
+  struct UnderWay {
+    int64_t tokens = 0;                    // valid ones
+    std::optional<comm::Traffic> traffic;  // where it is known as soon as the step is queued: on a GPU
+  };
+  std::deque<UnderWay> under_way_;
   int64_t submitted_ = 0;
   comm::Traffic traffic_;
 };

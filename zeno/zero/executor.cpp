@@ -79,8 +79,8 @@ Executor::Executor(const ExecutorParts& parts, comm::World& world, Ledger& ledge
       rank_(world.rank()),
       gathers_(world.communicator("gather", parts.device)),
       reduces_(world.communicator("reduce", parts.device)),
-      events_(parts.program.instructions.size()),
-      sparse_rows_(parts.units, parts.policy, parts.world, tokens(parts)) {
+      sparse_rows_(parts.units, parts.policy, parts.world, tokens(parts)),
+      events_(parts.program.instructions.size()) {
   const Allocator shared = world.allocator(parts.device), own = allocator_of(parts.device);
   const auto take = [&](Purpose purpose, size_t bytes, const Allocator& allocator) {
     return Buffer(ledger, Tier::device, purpose, bytes, allocator);
@@ -225,7 +225,8 @@ std::vector<InstructionTime> Executor::times() const {
   return times;
 }
 
-double Executor::exposed_ms() const {
+std::optional<double> Executor::exposed_ms() const {
+  if (!stopwatch_) return std::nullopt;
   double us = 0;
   const std::vector<InstructionTime> all = times();
   for (size_t i = 0; i < all.size(); ++i) {

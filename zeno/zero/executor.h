@@ -9,6 +9,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -80,8 +81,8 @@ class Executor {
   comm::Traffic traffic() const;
   // Of the last step, once all steps were waited for; empty when not timed.
   std::vector<InstructionTime> times() const;
-  // Time the compute lane stood still waiting for other lanes, in the last step.
-  double exposed_ms() const;
+  // Time the compute lane stood still waiting for other lanes, in the last step; none when not timed.
+  std::optional<double> exposed_ms() const;
   SparseRows& sparse_rows() { return sparse_rows_; }
 
  private:
@@ -116,12 +117,13 @@ class Executor {
   std::unique_ptr<comm::Communicator> gathers_, reduces_;
   std::array<Buffer, kPurposes> pools_;
   Buffer scratch_, sums_, losses_, outcome_, results_;
-  std::vector<Stream> streams_;
+  std::unique_ptr<Stopwatch> stopwatch_;
+  SparseRows sparse_rows_;
+  std::vector<Stream> streams_;  // after what queued work writes to: drained first
   std::vector<Event> events_;
   std::array<Event, kLanes> lane_ends_;  // of the last step
   std::array<Event, kDepth> step_ends_;
   int64_t launched_ = 0, waited_ = 0;
-  std::unique_ptr<Stopwatch> stopwatch_;
   size_t constant_end_ = 0;  // instructions before it do not depend on learning rate, clip or loss scale
   Graph graph_;
   std::vector<double> graph_key_;  // what the recorded (or last) step depended on
@@ -131,7 +133,6 @@ class Executor {
     bool decay = true;
   };
   std::vector<std::vector<UpdateRun>> update_runs_;
-  SparseRows sparse_rows_;
 };
 
 }  // namespace zeno::zero

@@ -1,6 +1,7 @@
 // The step before the first: on a GPU the whole program runs once on random numbers, so that matrix products
 // are timed and chosen in place (no memory of their own), kernels are loaded and attention plans built before
-// anything counts. Then the state is zero again.
+// anything counts (those for packed documents come with the first batch that has them). Then the state is
+// zero again.
 #include <random>
 #include <vector>
 
@@ -40,7 +41,7 @@ void Engine::warm_up() {
     const RandomBatch batch(shape_, model_.vocab);
     submit(std::vector<MicroBatch>(size_t(policy_.micro_batches), batch.view()), {.clip = 1});
     executor_->wait();
-    tokens_.clear();
+    under_way_.clear();
     traffic_ = executor_->traffic();
     store_.clear(stream);
   }

@@ -272,7 +272,7 @@ Shape shape_of(const AttentionShape& s, const Tensor& doc_start) {
           .heads = int(s.heads),
           .group = int(s.heads / s.kv_heads),
           .dim = int(s.head_dim),
-          .window = int(s.window),
+          .window = s.window < s.seq ? int(s.window) : 0,  // wider than the sequence: no limit
           .scale = s.scale,
           .doc_start = doc_start ? doc_start.as<int32_t>() : nullptr};
 }

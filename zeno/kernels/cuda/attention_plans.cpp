@@ -50,19 +50,23 @@ std::string describe(AttentionPass pass, const AttentionGraphSpec& s) {
 const AttentionPlan& attention_plan(StreamRef stream, AttentionPass pass, const AttentionGraphSpec& spec,
                                     size_t workspace) {
   DevicePlans& plans = plans_of(stream);
+  // Every time: the space that is left may depend on more than the spec.
+  const auto fitting = [&](const AttentionPlan& plan) -> const AttentionPlan& {
+    ensure(plan.plan.workspace_bytes() <= workspace,
+           "[{}] workspace: cuDNN asks for {} bytes, planned were {}", describe(pass, spec),
+           plan.plan.workspace_bytes(), workspace);
+    return plan;
+  };
   for (const Entry& entry : plans.entries) {
-    if (entry.pass == pass && entry.spec == spec) return *entry.plan;
+    if (entry.pass == pass && entry.spec == spec) return fitting(*entry.plan);
   }
   AttentionGraph graph =
       pass == AttentionPass::forward ? attention_forward_graph(spec) : attention_backward_graph(spec);
   const std::string name = describe(pass, spec);
   auto plan = std::make_unique<AttentionPlan>(
       AttentionPlan{CudnnPlan(std::move(graph.graph), {.handle = plans.handle.raw()}, name), graph.ids});
-  ensure(plan->plan.workspace_bytes() <= workspace,
-         "[{}] workspace: cuDNN asks for {} bytes, planned were {}", name, plan->plan.workspace_bytes(),
-         workspace);
   plans.entries.push_back({pass, spec, std::move(plan)});
-  return *plans.entries.back().plan;
+  return fitting(*plans.entries.back().plan);
 }
 
 void run_attention_plan(StreamRef stream, const AttentionPlan& plan,

@@ -109,7 +109,8 @@ struct Softmax {
     const float before = max;
     const float from = base();
     max = to;
-    sum = before == -INFINITY ? 0.0f : sum * exp2_fast(from - base());
+    // Before the first finite value the sum is 0, or NaN if there was one, and stays that.
+    if (before != -INFINITY) sum *= exp2_fast(from - base());
   }
   template <int N>
   __device__ void add(const float (&x)[N]) {
