@@ -1,6 +1,6 @@
 // Which algorithm of cuBLASLt each matrix product runs. A plan is made once per shape, layout, types and
-// alignment, and shared by all devices of one model in the process, so that its ranks sum in the same order. Without
-// tuning a plan is the library's first choice; tuned plans are timed and can be kept in a file.
+// alignment, and shared by all devices of one model in the process, so that its ranks sum in the same order.
+// Without tuning a plan is the library's first choice; tuned plans are timed and can be kept in a file.
 //
 // Same bits: only algorithms with a fixed order of summation are taken, so a plan always gives the same bits.
 // Two machines, or two tunings, may settle on different plans; the plan file pins them.
