@@ -1,5 +1,9 @@
 #include "zeno/comm/world.h"
 
+#include <unistd.h>
+
+#include <csignal>
+
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
 
@@ -23,6 +27,9 @@ void check_same(World& world, std::string_view what, std::string_view value) {
 }
 
 void run_mpi_rank(const WorldOptions& options, const std::function<void(World&)>& body) {
+  // When a process of the job ends badly, the launcher sends SIGTERM to the others at once; they would be
+  // gone before they could say who failed and where. So SIGTERM leaves them the moment that takes.
+  std::signal(SIGTERM, [](int) { alarm(3); });
   const std::unique_ptr<World> world = make_mpi_world(options);
   set_log_rank(world->rank());
   try {

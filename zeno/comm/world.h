@@ -87,7 +87,8 @@ bool mpi_available();
 // One rank per process, started by mpirun or srun. Initialises MPI; one such world per process.
 std::unique_ptr<World> make_mpi_world(const WorldOptions& options);
 // The twin of run_thread_ranks: runs `body` as this process's rank and finishes the world; when it throws,
-// the other ranks are told, and the error is rethrown.
+// the other ranks are told, and the error is rethrown. From then on SIGTERM ends the process 3 s later
+// instead of at once.
 void run_mpi_rank(const WorldOptions& options, const std::function<void(World&)>& body);
 
 }  // namespace zeno::comm

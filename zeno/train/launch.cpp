@@ -1,7 +1,4 @@
 // train(): who the ranks are and how their errors come together.
-#include <unistd.h>
-
-#include <csignal>
 #include <cstdlib>
 
 #include "zeno/base/error.h"
@@ -9,13 +6,6 @@
 
 namespace zeno::train {
 namespace {
-
-void train_as_process(const ParsedConfig& parsed, const comm::WorldOptions& options) {
-  // When a process of the job dies, the launcher sends SIGTERM to the others at once; they would be gone
-  // before they could say who died and where. So SIGTERM leaves them the moment that World takes to go.
-  std::signal(SIGTERM, [](int) { alarm(3); });
-  comm::run_mpi_rank(options, [&](comm::World& world) { train_rank(parsed, world); });
-}
 
 // Flags of parts that are not built yet are refused, never ignored.
 void refuse_missing_parts(const RunConfig& run) {
@@ -48,7 +38,7 @@ void train(ParsedConfig parsed) {
     require(run.ranks == 0 || run.ranks == launch.size, ErrorKind::usage,
             "[train] --ranks {}: {} started {} processes; leave --ranks out", run.ranks, launch.launcher,
             launch.size);
-    return train_as_process(parsed, options);
+    return comm::run_mpi_rank(options, [&](comm::World& world) { train_rank(parsed, world); });
   }
   comm::run_thread_ranks(std::max<int>(1, int(run.ranks)), options,
                          [&](comm::World& world) { train_rank(parsed, world); });
