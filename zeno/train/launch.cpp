@@ -1,5 +1,6 @@
 // train(): who the ranks are and how their errors come together.
-#include <cstdlib>
+#include <pwd.h>
+#include <unistd.h>
 
 #include "zeno/base/error.h"
 #include "zeno/train/trainer.h"
@@ -17,12 +18,10 @@ void refuse_missing_parts(const RunConfig& run) {
           "[train] --eval-data and --eval-every: evaluation is not part of this version; leave them out");
 }
 
-// Where the desktop standard wants it.
+// In the home of the account, as the system knows it: the environment is for launchers.
 std::string cache_folder() {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  if (cache != nullptr && *cache != 0) return std::string(cache) + "/zeno";
-  return home != nullptr && *home != 0 ? std::string(home) + "/.cache/zeno" : "/tmp/zeno-cache";
+  const passwd* account = getpwuid(getuid());
+  return std::string(account != nullptr ? account->pw_dir : "/tmp") + "/.cache/zeno";
 }
 
 }  // namespace

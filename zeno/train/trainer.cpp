@@ -129,31 +129,6 @@ class Reporter {
   int64_t tokens_ = 0;
 };
 
-// What the engine learns about matrix products of a GPU when it is made, kept in a file: the next run starts
-// sooner, and with the same algorithms, hence the same bits. Every process times what the file does not know
-// and one of each host writes, so processes of a first run may differ in their choices, and agree from the
-// second run on.
-class MatmulPlans {
- public:
-  MatmulPlans(Device device, const Path& cache, const comm::World& world)
-      : active_(device.kind == Device::Kind::cuda),
-        writes_(world.local_rank() == 0),
-        file_(cache / "matmul_plans.txt") {
-    if constexpr (ZENO_CUDA) {
-      if (active_) cuda::load_matmul_plans(file_);
-    }
-  }
-  void keep() const {
-    if constexpr (ZENO_CUDA) {
-      if (active_ && writes_) cuda::save_matmul_plans(file_);
-    }
-  }
-
- private:
-  bool active_, writes_;
-  Path file_;
-};
-
 // All ranks must choose alike, so the one with least memory decides.
 size_t least_of_all_ranks(comm::World& world, size_t mine) {
   size_t least = mine;
@@ -255,9 +230,15 @@ void train_rank(ParsedConfig parsed, comm::World& world) {
   }
   plan::require_fit(layers, options, world.size(), limit);
   const model::WeightReader weights(run.model, model::parameter_table(layers));
-  const MatmulPlans plans(options.device, run.cache, world);
+  // What the engine learns about matrix products of a GPU is kept in a file: the next run starts sooner, and
+  // with the same algorithms, hence the same bits. Every process times what the file does not know and one of
+  // each host writes, so processes of a first run may differ in their choices, and agree from the second run
+  // on.
+  const bool plans = options.device.kind == Device::Kind::cuda;
+  const Path plan_file = Path(run.cache) / "matmul_plans.txt";
+  if (plans) cuda::load_matmul_plans(plan_file);
   zero::Engine engine(std::move(layers), options, world);
-  plans.keep();
+  if (plans && world.local_rank() == 0) cuda::save_matmul_plans(plan_file);
   engine.load([&](const nn::Parameter& param, int64_t begin, std::span<float> out) {
     weights.read(param, begin, begin + int64_t(out.size()), out.data());
   });

@@ -104,6 +104,7 @@ class Engine {
   // Values of what this rank keeps, from and to where they live. Blocking.
   std::vector<float> fetch(State state, int group, const Run& run) const;
   void put(State state, int group, const Partition::Piece& piece, std::span<const float> values);
+  // Cut so that what is held on the host for one of them stays small.
   std::vector<Run> runs(State state, int param, int64_t begin, int64_t end, int rank) const;
   void upload(std::span<const MicroBatch> batches);
   void agree_on_batch(std::span<const MicroBatch> batches);

@@ -40,13 +40,19 @@ std::vector<Engine::Run> Engine::runs(State state, int param, int64_t begin, int
   const Group& group = units_.groups[place.group];
   const int64_t offset = group.layout.tensors()[place.tensor].offset;
   std::vector<Run> result;
+  const auto add = [&](const Partition::Piece& piece) {
+    constexpr int64_t kMost =
+        1 << 20;  // elements; a multiple of kFlatAlign, so that hashed blocks stay whole
+    for (int64_t done = 0; done < piece.count; done += kMost) {
+      const int64_t count = std::min(kMost, piece.count - done);
+      result.push_back({piece.full + done - offset, count, {piece.full + done, piece.shard + done, count}});
+    }
+  };
   if (store_.whole(state, place.group) && policy_.optimizer == Placement::replicated) {
-    result.push_back({begin, end - begin, {offset + begin, offset + begin, end - begin}});
+    add({offset + begin, offset + begin, end - begin});
     return result;
   }
-  for (const Partition::Piece& piece : group.partition.pieces(rank, offset + begin, offset + end)) {
-    result.push_back({piece.full - offset, piece.count, piece});
-  }
+  for (const Partition::Piece& piece : group.partition.pieces(rank, offset + begin, offset + end)) add(piece);
   return result;
 }
 
@@ -78,15 +84,10 @@ void Engine::load(const ValueReader& read) {
         !param.trainable && store_.whole(State::param, g) && policy_.optimizer == Placement::sharded;
     for (int rank = all ? 0 : world_.rank(); rank < (all ? world_.size() : world_.rank() + 1); ++rank) {
       for (const Run& run : runs(State::param, p, 0, param.count(), rank)) {
-        constexpr int64_t kStep = 1 << 20;  // bounds the staging memory
-        for (int64_t done = 0; done < run.count; done += kStep) {
-          staging.resize(size_t(std::min(kStep, run.count - done)));
-          read(param, run.begin + done, staging);
-          const Partition::Piece piece{run.piece.full + done, run.piece.shard + done,
-                                       int64_t(staging.size())};
-          if (param.trainable) put(State::master, g, piece, staging);
-          put(State::param, g, piece, staging);
-        }
+        staging.resize(size_t(run.count));
+        read(param, run.begin, staging);
+        if (param.trainable && policy_.compute != policy_.states) put(State::master, g, run.piece, staging);
+        put(State::param, g, run.piece, staging);
       }
     }
   }

@@ -30,21 +30,19 @@ struct RandomBatch {
 }  // namespace
 
 void Engine::warm_up() {
-  if constexpr (ZENO_CUDA) {
-    const cuda::MatmulTuning tuning;
-    const StreamRef stream = executor_->compute();
-    const auto randomise = [&](const Buffer& buffer) {
-      cuda::fill_random(stream, buffer.data(), buffer.bytes());
-    };
-    store_.for_buffers(randomise);
-    executor_->for_pools(randomise);
-    const RandomBatch batch(shape_, model_.vocab);
-    submit(std::vector<MicroBatch>(size_t(policy_.micro_batches), batch.view()), {.clip = 1});
-    executor_->wait();
-    under_way_.clear();
-    traffic_ = executor_->traffic();
-    store_.clear(stream);
-  }
+  const cuda::MatmulTuning tuning;
+  const StreamRef stream = executor_->compute();
+  const auto randomise = [&](const Buffer& buffer) {
+    cuda::fill_random(stream, buffer.data(), buffer.bytes());
+  };
+  store_.for_buffers(randomise);
+  executor_->for_pools(randomise);
+  const RandomBatch batch(shape_, model_.vocab);
+  submit(std::vector<MicroBatch>(size_t(policy_.micro_batches), batch.view()), {.clip = 1});
+  executor_->wait();
+  under_way_.clear();
+  traffic_ = executor_->traffic();
+  store_.clear(stream);
 }
 
 }  // namespace zeno::zero

@@ -88,50 +88,36 @@ CudnnDescriptor& CudnnGraph::pointwise_parameters(cudnnPointwiseMode_t mode, cud
   return how;
 }
 
-void CudnnGraph::pointwise(cudnnPointwiseMode_t mode, CudnnTensorId x, CudnnTensorId y,
-                           cudnnDataType_t compute) {
-  CudnnDescriptor& how = pointwise_parameters(mode, compute);
+void CudnnGraph::add_pointwise(CudnnDescriptor& how, CudnnTensorId x, CudnnTensorId b, CudnnTensorId mask,
+                               CudnnTensorId y) {
   how.finalize("pointwise parameters");
   CudnnDescriptor& op = operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
   op.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
   op.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, at(x));
+  if (b != kNoTensor) op.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, at(b));
+  if (mask != kNoTensor) op.set(CUDNN_ATTR_OPERATION_POINTWISE_TDESC, at(mask));
   op.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, at(y));
   op.finalize("pointwise");
+}
+
+void CudnnGraph::pointwise(cudnnPointwiseMode_t mode, CudnnTensorId x, CudnnTensorId y,
+                           cudnnDataType_t compute) {
+  add_pointwise(pointwise_parameters(mode, compute), x, kNoTensor, kNoTensor, y);
 }
 
 void CudnnGraph::pointwise(cudnnPointwiseMode_t mode, CudnnTensorId x, CudnnTensorId b, CudnnTensorId y,
                            cudnnDataType_t compute) {
-  CudnnDescriptor& how = pointwise_parameters(mode, compute);
-  how.finalize("pointwise parameters");
-  CudnnDescriptor& op = operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-  op.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
-  op.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, at(x));
-  op.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, at(b));
-  op.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, at(y));
-  op.finalize("pointwise");
+  add_pointwise(pointwise_parameters(mode, compute), x, b, kNoTensor, y);
 }
 
 void CudnnGraph::select(CudnnTensorId mask, CudnnTensorId x, CudnnTensorId otherwise, CudnnTensorId y) {
-  CudnnDescriptor& how = pointwise_parameters(CUDNN_POINTWISE_BINARY_SELECT, CUDNN_DATA_FLOAT);
-  how.finalize("select parameters");
-  CudnnDescriptor& op = operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-  op.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
-  op.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, at(x));
-  op.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, at(otherwise));
-  op.set(CUDNN_ATTR_OPERATION_POINTWISE_TDESC, at(mask));
-  op.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, at(y));
-  op.finalize("select");
+  add_pointwise(pointwise_parameters(CUDNN_POINTWISE_BINARY_SELECT, CUDNN_DATA_FLOAT), x, otherwise, mask, y);
 }
 
 void CudnnGraph::index(int64_t axis, CudnnTensorId x, CudnnTensorId y, cudnnDataType_t compute) {
   CudnnDescriptor& how = pointwise_parameters(CUDNN_POINTWISE_GEN_INDEX, compute);
   how.set(CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &axis);
-  how.finalize("index parameters");
-  CudnnDescriptor& op = operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-  op.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
-  op.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, at(x));
-  op.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, at(y));
-  op.finalize("index");
+  add_pointwise(how, x, kNoTensor, kNoTensor, y);
 }
 
 void CudnnGraph::reduce(cudnnReduceTensorOp_t reduction, CudnnTensorId x, CudnnTensorId y) {

@@ -88,6 +88,9 @@ class CudnnGraph {
   CudnnDescriptor& operation(cudnnBackendDescriptorType_t type);
   CudnnDescriptor& parameters(cudnnBackendDescriptorType_t type);
   CudnnDescriptor& pointwise_parameters(cudnnPointwiseMode_t mode, cudnnDataType_t compute);
+  // b and mask: kNoTensor where the mode takes none.
+  void add_pointwise(CudnnDescriptor& how, CudnnTensorId x, CudnnTensorId b, CudnnTensorId mask,
+                     CudnnTensorId y);
 
   std::vector<CudnnDescriptor> tensors_, parameters_, operations_;
   std::vector<Constant> constants_;
