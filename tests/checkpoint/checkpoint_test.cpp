@@ -1,0 +1,199 @@
+#include "zeno/checkpoint/checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/support/expect_error.h"
+#include "tests/support/temp_dir.h"
+#include "zeno/checkpoint/state_file.h"
+
+namespace zeno::checkpoint {
+namespace {
+
+using test::expect_error;
+using test::TempDir;
+
+// Two states of two tensors; value i of a tensor is i + 1000 · tensor + 10000 · state.
+Manifest layout(int world) {
+  Manifest manifest;
+  manifest.step = 7;
+  manifest.world = world;
+  manifest.states = {{"master", DType::f32}, {"first_moment", DType::bf16}};
+  manifest.tensors = {{"a.weight", 30, 10}, {"b.bias", 1, 17}};
+  manifest.run = R"({"tokens":123})";
+  return manifest;
+}
+
+float value_of(int state, int tensor, int64_t i) { return float(i % 128 + 1000 * tensor + 10000 * state); }
+
+template <class T>
+std::vector<std::byte> bytes_of(const Extent& extent) {
+  std::vector<T> values;
+  for (int64_t i = 0; i < extent.count; ++i)
+    values.push_back(T(value_of(extent.state, extent.tensor, extent.begin + i)));
+  const auto bytes = std::as_bytes(std::span(values));
+  return {bytes.begin(), bytes.end()};
+}
+
+// Rank r keeps every world-th stretch of 7 elements.
+std::vector<Extent> extents_of(const Manifest& manifest, int rank) {
+  std::vector<Extent> extents;
+  int turn = 0;
+  for (int s = 0; s < int(manifest.states.size()); ++s) {
+    for (int t = 0; t < int(manifest.tensors.size()); ++t) {
+      const int64_t count = manifest.tensors[size_t(t)].count();
+      for (int64_t begin = 0; begin < count; begin += 7, ++turn) {
+        if (turn % manifest.world == rank)
+          extents.push_back({s, t, begin, std::min<int64_t>(7, count - begin)});
+      }
+    }
+  }
+  return extents;
+}
+
+void write_part(const Path& folder, const Manifest& manifest, int rank) {
+  StateFileWriter writer(folder, manifest, rank, extents_of(manifest, rank));
+  for (size_t i = 0; i < writer.extents().size(); ++i) {
+    const Extent& extent = writer.extents()[i];
+    writer.write(i, extent.state == 0 ? bytes_of<float>(extent) : bytes_of<BF16>(extent));
+  }
+  writer.commit();
+}
+
+Path write_checkpoint(const Path& folder, int64_t step, int world) {
+  Manifest manifest = layout(world);
+  manifest.step = step;
+  const Path path = folder / checkpoint_name(step);
+  make_folders(path);
+  for (int rank = 0; rank < world; ++rank) write_part(path, manifest, rank);
+  for (int rank = 0; rank < world; ++rank) manifest.files.push_back(read_note(path, rank, world).value());
+  commit_manifest(path, manifest);
+  return path;
+}
+
+void flip_bit(const Path& path, uint64_t at) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(std::streamoff(at));
+  const char byte = char(file.get() ^ 4);
+  file.seekp(std::streamoff(at));
+  file.put(byte);
+}
+
+TEST(Checkpoint, GivesBackEveryStretchWhoeverWroteIt) {
+  for (int world : {1, 3, 5}) {
+    const TempDir dir;
+    const Checkpoint checkpoint = Checkpoint::open(write_checkpoint(dir.path(), 7, world));
+    EXPECT_EQ(checkpoint.manifest().step, 7);
+    EXPECT_EQ(checkpoint.manifest().run, R"({"tokens":123})");
+    for (int64_t begin : {0, 1, 6, 7, 150, 299}) {
+      for (int64_t count : {1, 7, 20, 150}) {
+        if (begin + count > 300) continue;
+        std::vector<float> got(size_t(count), -1);
+        checkpoint.read("first_moment", "a.weight", begin, got);
+        for (int64_t i = 0; i < count; ++i) {
+          EXPECT_EQ(got[size_t(i)], float(BF16(value_of(1, 0, begin + i))));
+        }
+      }
+    }
+    EXPECT_TRUE(checkpoint.verify().empty());
+    EXPECT_EQ(list_folder(checkpoint.folder()).size(), size_t(world) + 1) << "notes were left";
+  }
+}
+
+TEST(Checkpoint, ManifestSurvivesItsText) {
+  Manifest manifest = layout(2);
+  for (int rank = 0; rank < 2; ++rank) {
+    manifest.files.push_back({state_file_name(rank, 2), 100, extents_of(manifest, rank)});
+  }
+  EXPECT_EQ(parse_manifest(format_manifest(manifest), "m"), manifest);
+}
+
+TEST(Checkpoint, AManifestThatDoesNotCoverTheStateIsRefused) {
+  Manifest manifest = layout(1);
+  manifest.files.push_back({state_file_name(0, 1), 100, extents_of(manifest, 0)});
+  Manifest hole = manifest;
+  hole.files[0].extents.erase(hole.files[0].extents.begin() + 3);
+  expect_error(ErrorKind::data, {"master of a.weight", "21", "300"},
+               [&] { parse_manifest(format_manifest(hole), "m"); });
+  Manifest twice = manifest;
+  twice.files[0].extents.push_back(twice.files[0].extents[1]);
+  expect_error(ErrorKind::data, {"master of a.weight", "each once"},
+               [&] { parse_manifest(format_manifest(twice), "m"); });
+  manifest.files[0].extents[0].tensor = 9;
+  expect_error(ErrorKind::data, {"no known state or tensor"},
+               [&] { parse_manifest(format_manifest(manifest), "m"); });
+}
+
+// Whatever bit of whatever file is wrong, it is named, or it was never read.
+TEST(Checkpoint, EveryFlippedBitIsFound) {
+  const TempDir dir;
+  const Path path = write_checkpoint(dir.path(), 7, 2);
+  for (const std::string& name : list_folder(path)) {
+    const uint64_t size = File::open(path / name).size();
+    for (uint64_t at = 0; at < size; at += 1 + size / 97) {
+      flip_bit(path / name, at);
+      try {
+        const Checkpoint checkpoint = Checkpoint::open(path);
+        const std::vector<std::string> damage = checkpoint.verify();
+        // Spaces that pad the header of a safetensors file mean nothing; everything else must be found.
+        if (damage.empty()) {
+          std::vector<float> got(300);
+          checkpoint.read("master", "a.weight", 0, got);
+          for (int64_t i = 0; i < 300; ++i) EXPECT_EQ(got[size_t(i)], value_of(0, 0, i)) << name << " " << at;
+        } else {
+          EXPECT_NE(damage[0].find(name), std::string::npos) << damage[0];
+        }
+      } catch (const Error& error) {
+        EXPECT_EQ(int(error.kind()), int(ErrorKind::data)) << error.what();
+        EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
+      }
+      flip_bit(path / name, at);
+    }
+  }
+  EXPECT_TRUE(Checkpoint::open(path).verify().empty());
+}
+
+TEST(Checkpoint, AFolderWithoutManifestDoesNotExist) {
+  const TempDir dir;
+  const Manifest manifest = layout(1);
+  const Path path = dir.path() / checkpoint_name(3);
+  make_folders(path);
+  write_part(path, manifest, 0);
+  EXPECT_TRUE(list_checkpoints(dir.path()).empty());
+  EXPECT_FALSE(open_latest(dir.path()));
+  expect_error(ErrorKind::data, {"manifest.json", "no finished checkpoint"}, [&] { Checkpoint::open(path); });
+}
+
+TEST(Checkpoint, TheLatestIsTheNewestWholeOne) {
+  const TempDir dir;
+  write_checkpoint(dir.path(), 10, 2);
+  const Path damaged = write_checkpoint(dir.path(), 20, 2);
+  std::filesystem::resize_file(damaged / state_file_name(1, 2), 50);
+  EXPECT_EQ(open_latest(dir.path()).value().manifest().step, 10);
+  std::filesystem::remove(damaged / state_file_name(1, 2));
+  EXPECT_EQ(open_latest(dir.path()).value().manifest().step, 10);
+}
+
+TEST(Checkpoint, RetentionKeepsTheLastAndEveryNth) {
+  const TempDir dir;
+  for (int64_t step = 10; step <= 60; step += 10) write_checkpoint(dir.path(), step, 1);
+  make_folders(dir.path() / checkpoint_name(35));  // of a save that was killed
+  make_folders(dir.path() / checkpoint_name(90));  // of a save that has just begun
+  make_folders(dir.path() / "something else");
+  apply_retention(dir.path(), {.keep_last = 2, .keep_every = 30}, 60);
+  EXPECT_EQ(list_folder(dir.path()),
+            (std::vector<std::string>{"something else", checkpoint_name(30), checkpoint_name(50),
+                                      checkpoint_name(60), checkpoint_name(90)}));
+}
+
+TEST(Checkpoint, AFailureOfOneRankIsTold) {
+  const TempDir dir;
+  EXPECT_FALSE(read_note(dir.path(), 1, 2));
+  write_failure_note(dir.path(), 1, 2, "No space left on device");
+  expect_error(ErrorKind::io, {"rank 1", "No space left"}, [&] { read_note(dir.path(), 1, 2); });
+}
+
+}  // namespace
+}  // namespace zeno::checkpoint

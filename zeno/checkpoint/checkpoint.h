@@ -1,0 +1,70 @@
+// A checkpoint to read from: any stretch of any state, whoever wrote it. Extents are checked against their
+// checksums as they are read, so wrong bytes never reach a run.
+//
+// Owns the open files. read() blocks; several threads may call it at once.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "zeno/base/file.h"
+#include "zeno/checkpoint/manifest.h"
+#include "zeno/checkpoint/safetensors.h"
+
+namespace zeno::checkpoint {
+
+class Checkpoint {
+ public:
+  // Reads the manifest and the headers of all files and compares them. Error(data) for damage, naming file
+  // and tensor.
+  static Checkpoint open(const Path& folder);
+
+  const Path& folder() const { return folder_; }
+  const Manifest& manifest() const { return manifest_; }
+  bool has(std::string_view state) const;
+  const StateTensor* find(std::string_view tensor) const;
+  // Elements [begin, begin + out.size()) of one state of a tensor. Damage is an Error(data) that names the
+  // file and the extent.
+  void read(std::string_view state, std::string_view tensor, int64_t begin, std::span<float> out) const;
+
+  // Reads every byte. One line for each damaged extent: file, extent, got, expected.
+  std::vector<std::string> verify() const;
+
+ private:
+  // Where an extent lies, sorted by begin.
+  struct Place {
+    int64_t begin = 0, count = 0;
+    size_t file = 0, extent = 0;
+  };
+  void index_files();
+  std::vector<std::byte> load(size_t file, const Extent& extent) const;
+
+  Path folder_;
+  Manifest manifest_;
+  std::vector<SafetensorsFile> files_;
+  std::map<std::pair<int, int>, std::vector<Place>> places_;  // by state and tensor
+  std::map<std::string, int, std::less<>> state_index_, tensor_index_;
+};
+
+// The name of the checkpoint of a step, and back; empty for other names.
+std::string checkpoint_name(int64_t step);
+std::optional<int64_t> step_of(std::string_view name);
+
+// Checkpoints below `folder` by step, newest first; a folder without a manifest does not count.
+std::vector<Path> list_checkpoints(const Path& folder);
+// The newest one whose manifest and headers are whole; older ones are tried in turn with a warning for each
+// that is not. Empty when there is none.
+std::optional<Checkpoint> open_latest(const Path& folder);
+
+struct Retention {
+  int64_t keep_last = 2;   // so many of the newest; 0: all
+  int64_t keep_every = 0;  // and those whose step is a multiple; 0: none
+};
+// Removes what nobody asked to keep, and what was left of saves that did not finish before `newest`. Never
+// removes `newest` itself or anything while it is the only whole one.
+void apply_retention(const Path& folder, const Retention& retention, int64_t newest);
+
+}  // namespace zeno::checkpoint

@@ -1,0 +1,87 @@
+// Finding checkpoints and removing old ones.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "zeno/base/error.h"
+#include "zeno/base/log.h"
+#include "zeno/checkpoint/checkpoint.h"
+#include "zeno/checkpoint/state_file.h"
+
+namespace zeno::checkpoint {
+namespace {
+
+constexpr std::string_view kPrefix = "step-";
+
+// Steps that have a folder, finished or not, newest first.
+std::vector<int64_t> steps_below(const Path& folder) {
+  std::vector<int64_t> steps;
+  if (!std::filesystem::is_directory(folder)) return steps;
+  for (const std::string& name : list_folder(folder)) {
+    if (const std::optional<int64_t> step = step_of(name)) steps.push_back(*step);
+  }
+  std::ranges::sort(steps, std::greater<>{});
+  return steps;
+}
+
+// The manifest goes first: what is half removed is no checkpoint.
+void remove_checkpoint(const Path& folder) {
+  remove_file(folder / kManifestName);
+  sync_folder(folder);
+  std::error_code error;
+  std::filesystem::remove_all(folder, error);
+  if (error) log_warning("[checkpoint] {} cannot be removed: {}", folder.string(), error.message());
+}
+
+}  // namespace
+
+std::string checkpoint_name(int64_t step) { return fmt::format("{}{:08}", kPrefix, step); }
+
+std::optional<int64_t> step_of(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  const std::string_view digits = name.substr(kPrefix.size());
+  int64_t step = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  if (error != std::errc() || end != digits.data() + digits.size() || step < 0) return std::nullopt;
+  return step;
+}
+
+std::vector<Path> list_checkpoints(const Path& folder) {
+  std::vector<Path> found;
+  for (int64_t step : steps_below(folder)) {
+    const Path path = folder / checkpoint_name(step);
+    if (file_exists(path / kManifestName)) found.push_back(path);
+  }
+  return found;
+}
+
+std::optional<Checkpoint> open_latest(const Path& folder) {
+  for (const Path& path : list_checkpoints(folder)) {
+    try {
+      return Checkpoint::open(path);
+    } catch (const Error& error) {
+      log_warning("{}; trying an older checkpoint", error.what());
+    }
+  }
+  return std::nullopt;
+}
+
+void apply_retention(const Path& folder, const Retention& retention, int64_t newest) {
+  int64_t kept = 0;
+  for (int64_t step : steps_below(folder)) {
+    const Path path = folder / checkpoint_name(step);
+    const bool whole = file_exists(path / kManifestName);
+    if (step > newest) continue;  // of a run that is not ours, or a save that has just begun
+    if (!whole) {
+      remove_checkpoint(path);
+      continue;
+    }
+    const bool wanted = step == newest || retention.keep_last == 0 || kept < retention.keep_last ||
+                        (retention.keep_every > 0 && step % retention.keep_every == 0);
+    ++kept;
+    if (!wanted) remove_checkpoint(path);
+  }
+}
+
+}  // namespace zeno::checkpoint

@@ -1,0 +1,73 @@
+// What a checkpoint holds: the one file that makes a folder of rank files a checkpoint, written last
+// (docs/checkpoint_format.md). Nothing in it depends on how the run was sharded: a stretch of state is named
+// by state, parameter and place, so any number of ranks can read what any other number has written.
+//
+// Plain values and pure functions; no thread rule.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "zeno/base/dtype.h"
+
+namespace zeno::checkpoint {
+
+// A state that is kept per element of a parameter: "master", "first_moment", "second_moment".
+struct StateKind {
+  std::string name;
+  DType dtype = DType::f32;
+  bool operator==(const StateKind&) const = default;
+};
+
+struct StateTensor {
+  std::string name;  // of the parameter
+  int64_t rows = 0, cols = 0;
+  int64_t count() const { return rows * cols; }
+  bool operator==(const StateTensor&) const = default;
+};
+
+// Elements [begin, begin + count) of one state of one parameter, kept in one file.
+struct Extent {
+  int state = 0, tensor = 0;  // indices into the manifest's lists
+  int64_t begin = 0, count = 0;
+  uint64_t checksum = 0;  // XXH3 of its bytes
+  bool operator==(const Extent&) const = default;
+};
+
+// Longest extent: what is read and checked at once.
+inline constexpr int64_t kExtentElements = int64_t(1) << 20;
+
+struct StateFile {
+  std::string name;
+  uint64_t bytes = 0;
+  std::vector<Extent> extents;
+  bool operator==(const StateFile&) const = default;
+};
+
+struct Manifest {
+  int64_t step = 0;  // optimizer steps done
+  int world = 1;     // ranks that wrote
+  std::vector<StateKind> states;
+  std::vector<StateTensor> tensors;
+  std::vector<StateFile> files;
+  std::string run = "{}";  // JSON object: what the trainer needs to go on
+  bool operator==(const Manifest&) const = default;
+};
+
+// Text of a manifest and back. Damage of any byte, another version, extents that overlap or leave elements
+// out are an Error(data) that starts with `where`.
+std::string format_manifest(const Manifest& manifest);
+Manifest parse_manifest(std::string_view text, std::string_view where);
+
+// What one rank has written, for the one that writes the manifest.
+std::string format_state_file(const StateFile& file);
+StateFile parse_state_file(std::string_view text, std::string_view where);
+
+uint64_t checksum_of(std::span<const std::byte> bytes);
+// Name of an extent in its file: "master/blocks.0.mlp.up.weight@1048576".
+std::string extent_name(const Manifest& manifest, const Extent& extent);
+
+}  // namespace zeno::checkpoint
