@@ -3,9 +3,11 @@
 usage: cuda_bench.py --bench build/bench/cuda_step_bench --reference DIR [CASE...]
   DIR holds floor.py and torch_baseline.py (../shared/reference of the project).
   CASE names a row of CASES; all of them when none is given.
-Random tokens, AdamW, clip 1.0, bf16 compute. Per case: the floor, ours, the peer, one after the other.
+Random tokens, AdamW, clip 1.0, bf16 compute. Per case, one after the other: the floor in bursts (floor.py of the reference),
+the floor as the power cap lets a step sustain it (cuda_floor.py), ours, the peer.
 """
 import argparse
+import pathlib
 import re
 import subprocess
 import sys
@@ -49,6 +51,11 @@ def floor_of(reference, row):
     return tokens_per_second(run([sys.executable, "-c", source], 120), "FLOOR")
 
 
+def sustained_floor(case):
+    script = pathlib.Path(__file__).with_name("cuda_floor.py")
+    return tokens_per_second(run([sys.executable, str(script), case], 120), "SUSTAINED")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--bench", default="build/bench/cuda_step_bench")
@@ -61,18 +68,21 @@ def main():
     for name in options.cases or CASES:
         arguments, row, peer_case, published = CASES[name]
         floor = floor_of(options.reference, row)
+        sustained = sustained_floor(name)
         ours = tokens_per_second(
             run([options.bench, *arguments.split(), "--plans", options.plans], 300), "OURS")
         peer = None
         if peer_case and not options.no_peer:
             command = [sys.executable, f"{options.reference}/torch_baseline.py", peer_case]
             peer = tokens_per_second(run(command, 300), "PEER")
-        table.append((name, ours, floor, peer, published))
-    print(f"\n{'case':<12}{'ours':>10}{'floor':>10}{'share':>7}{'FSDP2':>10}{'x':>6}{'LLMQ':>10}{'x':>6}")
-    for name, ours, floor, peer, published in table:
+        table.append((name, ours, floor, sustained, peer, published))
+    print(f"\n{'case':<12}{'ours':>10}{'burst':>10}{'share':>7}{'sustained':>11}{'share':>7}"
+          f"{'FSDP2':>10}{'x':>6}{'LLMQ':>10}{'x':>6}")
+    for name, ours, floor, sustained, peer, published in table:
         cell = lambda value, form: format(value, form) if value else "-"
         ratio = lambda other: ours / other if ours and other else None
         print(f"{name:<12}{cell(ours, '.0f'):>10}{cell(floor, '.0f'):>10}{cell(ratio(floor), '.3f'):>7}"
+              f"{cell(sustained, '.0f'):>11}{cell(ratio(sustained), '.3f'):>7}"
               f"{cell(peer, '.0f'):>10}{cell(ratio(peer), '.2f'):>6}{cell(published, '.0f'):>10}{cell(ratio(published), '.2f'):>6}")
 
 
