@@ -1,0 +1,73 @@
+// Text on its way from the input to the model, and where each of its bytes came from. A Piece is a view; an
+// AlignedText owns what normalizers have written; a Rewriter makes the next AlignedText from the last one,
+// character by character. Values without shared state.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "zeno/data/text_span.h"
+#include "zeno/data/tokenizer/unicode.h"
+
+namespace zeno::data::tokenizer {
+
+// Without `origin` the text is a stretch of the input that starts at `begin`. With it, origin[i] is the
+// stretch of the input that byte i stands for. Rewritten text whose origin nobody asked for has neither.
+struct Piece {
+  std::string_view text;
+  size_t begin = 0;
+  std::span<const TextSpan> origin;
+
+  Piece part(size_t from, size_t to) const {
+    return {text.substr(from, to - from), begin + from,
+            origin.empty() ? origin : origin.subspan(from, to - from)};
+  }
+  // Where in the input the piece starts.
+  size_t start() const { return origin.empty() ? begin : origin.front().begin; }
+  // Input bytes of text[from, to): whole characters.
+  TextSpan span(size_t from, size_t to) const;
+};
+
+struct AlignedText {
+  std::string text;
+  std::vector<TextSpan> origin;  // one per byte when tracked
+  bool tracked = false;
+  size_t begin = 0;  // of the text in the input
+
+  // A copy of the piece; bytes that are not UTF-8 become U+FFFD.
+  AlignedText(const Piece& piece, bool track);
+  Piece view() const { return {text, begin, origin}; }
+};
+
+// Reads an AlignedText from left to right and replaces it by what was written, on finish().
+class Rewriter {
+ public:
+  explicit Rewriter(AlignedText& text);
+  bool more() const { return at_ < in_.size(); }
+  size_t at() const { return at_; }  // in the text being read
+  char32_t next() const { return decode_char(in_, at_).code; }
+  std::string_view next_bytes() const { return in_.substr(at_, decode_char(in_, at_).bytes); }
+
+  void keep();                  // the next character as it is
+  void replace(char32_t code);  // another character in its place
+  void remove();                // nothing in its place
+  void insert(char32_t code);   // one more character; it belongs to the last one read
+  void insert(std::string_view text);
+  // Text before the first character, which it belongs to. Only at the start.
+  void prepend(std::string_view text);
+  void finish();
+
+ private:
+  void write(std::string_view bytes, TextSpan origin);
+  TextSpan origin_before() const;
+
+  AlignedText& text_;
+  std::string_view in_;
+  size_t at_ = 0;
+  std::string out_;
+  std::vector<TextSpan> origin_;
+};
+
+}  // namespace zeno::data::tokenizer

@@ -1,0 +1,263 @@
+#include "zeno/data/tokenizer/pipeline.h"
+
+#include "zeno/base/error.h"
+#include "zeno/data/tokenizer/json_node.h"
+
+namespace zeno::data::tokenizer {
+namespace {
+
+constexpr std::string_view kSpaceMark = "\u2581";  // SentencePiece's space
+constexpr char32_t kByteSpace = 0x120;             // GPT-2's name for it
+
+// White space at the ends of a token's text, GPT-2's name for the space counted in.
+Blanks count_blanks(std::string_view text) {
+  const auto blank = [](char32_t code) { return code == kByteSpace || is_space(code); };
+  Blanks blanks;
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Char c = decode_char(text, at);
+    if (!blank(c.code)) break;
+    ++blanks.leading;
+    at += c.bytes;
+  }
+  for (size_t end = text.size(); end > 0;) {
+    const Utf8Char c = decode_char_before(text, end);
+    if (!blank(c.code)) break;
+    ++blanks.trailing;
+    end -= c.bytes;
+  }
+  return blanks;
+}
+
+std::string model_type(const JsonNode& model) {
+  if (model.find("type")) return model.type();
+  // Old files name no type.
+  if (model.find("merges")) return "BPE";
+  if (const auto vocab = model.find("vocab"); vocab && vocab->is_array()) return "Unigram";
+  model.refuse("no type", "BPE, Unigram, WordPiece or WordLevel");
+}
+
+}  // namespace
+
+Pipeline::Pipeline(const nlohmann::json& json, std::string_view where) {
+  const JsonNode root(json, std::string(where));
+  const JsonNode model = root.at("model");
+  if (const auto node = root.find("normalizer")) normalizer_ = make_normalizer(*node);
+  vocabulary_ = model_type(model) == "Unigram" ? read_unigram_vocabulary(model.at("vocab"))
+                                               : Vocabulary::read(model.at("vocab"));
+  read_tokens(root);
+  read_model(model, root);
+  if (const auto node = root.find("post_processor")) post_ = make_post_processor(*node);
+  if (const auto node = root.find("decoder")) decoder_ = make_decoder(*node);
+}
+
+void Pipeline::place(int32_t id, const std::string& text, const JsonNode& node) {
+  if (size_t(id) >= texts_.size()) texts_.resize(size_t(id) + 1);
+  Text& entry = texts_[size_t(id)];
+  require(!entry.known || entry.text == text, ErrorKind::data,
+          "[tokenizer] {}: got two tokens with id {} ('{}' and '{}'), expected one", node.where(), id,
+          entry.text, text);
+  entry = {text, true, entry.special, count_blanks(text)};
+}
+
+void Pipeline::read_tokens(const JsonNode& root) {
+  for (const auto& [text, id] : vocabulary_.ids) place(id, text, root);
+  std::vector<AddedToken> tokens;
+  if (const auto list = root.find("added_tokens")) {
+    for (const JsonNode& node : list->items()) {
+      AddedToken token = AddedToken::read(node);
+      // Added tokens may be listed in the vocabulary as well; there they must have the same id.
+      const auto listed = vocabulary_.ids.find(token.content);
+      require(listed == vocabulary_.ids.end() || listed->second == token.id, ErrorKind::data,
+              "[tokenizer] {}: token '{}': got ids {} and {}, expected one", node.where(), token.content,
+              listed == vocabulary_.ids.end() ? 0 : listed->second, token.id);
+      place(token.id, token.content, node);
+      added_ids_[token.content] = token.id;
+      if (token.special) {
+        texts_[size_t(token.id)].special = true;
+        vocabulary_.hidden.insert(token.id);
+      }
+      tokens.push_back(std::move(token));
+    }
+  }
+  added_ = AddedTokens(std::move(tokens), normalizer_.get());
+}
+
+void Pipeline::read_model(const JsonNode& model, const JsonNode& root) {
+  const std::string type = model_type(model);
+  const auto pre = root.find("pre_tokenizer");
+  if (type == "BPE") {
+    const BpeOptions options = BpeOptions::read(model);
+    if (pre) pre_ = make_pre_tokenizers(*pre, options.takes_bytes());
+    if (!pre && splits_at_mark(vocabulary_, options, kSpaceMark)) {
+      pre_.steps.push_back(make_mark_splitter(std::string(kSpaceMark)));
+    }
+    model_ = make_bpe(vocabulary_, options, pre_.raw_bytes, model.where());
+    return;
+  }
+  if (pre) pre_ = make_pre_tokenizers(*pre, false);
+  if (type == "Unigram")
+    model_ = make_unigram(model, vocabulary_);
+  else if (type == "WordPiece")
+    model_ = make_word_piece(model, vocabulary_);
+  else if (type == "WordLevel")
+    model_ = make_word_level(model, vocabulary_);
+  else
+    model.unknown_type("model");
+}
+
+// One encoding. Also the last step of the pre-tokenizers: pieces become tokens here.
+class Pipeline::Run final : public PieceSink {
+ public:
+  Run(const Pipeline& pipeline, Room& room, Draft& draft, bool track, bool parse_special)
+      : pipeline_(pipeline), room_(room), draft_(draft), track_(track), parse_special_(parse_special) {}
+
+  void input(const Piece& text) {
+    pipeline_.added_.split_input(text.text, parse_special_,
+                                 [&](size_t begin, size_t end, const AddedToken* token) {
+                                   if (token != nullptr)
+                                     add(*token, text.part(begin, end));
+                                   else
+                                     runs_of_utf8(text.part(begin, end));
+                                 });
+  }
+
+  void take(const Piece& piece) override {
+    WordCache::Entry* entry = WordCache::fits(piece.text) ? &room_.cache.entry(piece.text) : nullptr;
+    if (entry != nullptr && WordCache::holds(*entry, piece.text)) {
+      for (size_t i = 0; i < entry->tokens; ++i) add(entry->ids[i], piece, entry->begin[i], entry->end[i]);
+      return;
+    }
+    require(piece.text.size() < UINT32_MAX, ErrorKind::data,
+            "[tokenizer] got {} bytes in one piece, expected less than 4 GB; cut the text",
+            piece.text.size());
+    room_.tokens.clear();
+    pipeline_.model_->encode(piece.text, room_.work, room_.tokens);
+    for (const Token& token : room_.tokens) add(token.id, piece, token.begin, token.end);
+    if (entry != nullptr) WordCache::put(*entry, piece.text, room_.tokens);
+  }
+
+ private:
+  // Hands pieces of step i - 1 to step i.
+  struct Stage final : PieceSink {
+    Stage(Run& run_, size_t step_) : run(run_), step(step_) {}
+    void take(const Piece& piece) override { run.pre_tokenize(piece, step); }
+    Run& run;
+    size_t step;
+  };
+
+  // Byte-level models keep bytes that are not UTF-8: each run of them is a piece of its own.
+  void runs_of_utf8(const Piece& text) {
+    for (size_t at = 0; at < text.text.size();) {
+      size_t end = at + valid_utf8_run(text.text, at);
+      if (end > at) normalize(text.part(at, end));
+      for (at = end; end < text.text.size() && !decode_char(text.text, end).valid;) ++end;
+      if (end > at) take(text.part(at, end));
+      at = end;
+    }
+  }
+
+  void normalize(const Piece& text) {
+    const Normalizer* normalizer = pipeline_.normalizer_.get();
+    if (normalizer == nullptr || !normalizer->changes(text.text)) return normalized(text);
+    AlignedText rewritten(text, track_);
+    normalizer->apply(rewritten);
+    normalized(rewritten.view());
+  }
+
+  void normalized(const Piece& text) {
+    if (text.text.empty()) return;
+    if (!pipeline_.added_.any_normalized()) return pre_tokenize(text, 0);
+    pipeline_.added_.split_normalized(text.text, parse_special_,
+                                      [&](size_t begin, size_t end, const AddedToken* token) {
+                                        if (token != nullptr)
+                                          add(*token, text.part(begin, end));
+                                        else
+                                          pre_tokenize(text.part(begin, end), 0);
+                                      });
+  }
+
+  void pre_tokenize(const Piece& piece, size_t step) {
+    const auto& steps = pipeline_.pre_.steps;
+    if (step == steps.size()) return take(piece);
+    if (step + 1 == steps.size()) return steps[step]->split(piece, track_, *this);
+    Stage next(*this, step + 1);
+    steps[step]->split(piece, track_, next);
+  }
+
+  void add(int32_t id, const Piece& piece, size_t begin, size_t end) {
+    if (!draft_.with_spans)
+      draft_.ids.push_back(id);
+    else
+      draft_.add(id, piece.span(begin, end), pipeline_.texts_[size_t(id)].blanks);
+  }
+  void add(const AddedToken& token, const Piece& match) {
+    if (!draft_.with_spans)
+      draft_.ids.push_back(token.id);
+    else
+      draft_.add(token.id, match.span(0, match.text.size()), count_blanks(match.text));
+  }
+
+  const Pipeline& pipeline_;
+  Room& room_;
+  Draft& draft_;
+  bool track_, parse_special_;
+};
+
+void Pipeline::encode(std::string_view text, bool add_special, bool parse_special, Draft& draft) const {
+  std::unique_ptr<Room> room = borrow_room();
+  const bool rewritten = !pre_.raw_bytes && !is_valid_utf8(text);
+  const bool track = draft.with_spans || (pre_.needs_origin && (normalizer_ != nullptr || rewritten));
+  Run run(*this, *room, draft, track, parse_special);
+  if (!text.empty()) {
+    // Only byte-level models can keep what is not UTF-8; the others see U+FFFD.
+    if (rewritten)
+      run.input(AlignedText({text}, track).view());
+    else
+      run.input({text});
+  }
+  if (post_ != nullptr) post_->apply(draft, text, add_special);
+  return_room(std::move(room));
+}
+
+std::string Pipeline::decode(std::span<const int32_t> ids, bool skip_special) const {
+  std::vector<std::string> tokens;
+  tokens.reserve(ids.size());
+  for (const int32_t id : ids) {
+    require(has(id), ErrorKind::data,
+            "[tokenizer] decode: got id {}, expected one of the {} tokens of the folder", id, texts_.size());
+    if (!skip_special || !texts_[size_t(id)].special) tokens.push_back(texts_[size_t(id)].text);
+  }
+  if (decoder_ != nullptr) decoder_->apply(tokens);
+  std::string text;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (i > 0 && decoder_ == nullptr) text += ' ';
+    text += tokens[i];
+  }
+  return text;
+}
+
+std::optional<int32_t> Pipeline::id_of(std::string_view token) const {
+  const std::string text(token);
+  if (const auto found = added_ids_.find(text); found != added_ids_.end()) return found->second;
+  if (const auto found = vocabulary_.ids.find(text); found != vocabulary_.ids.end()) return found->second;
+  return std::nullopt;
+}
+
+std::unique_ptr<Pipeline::Room> Pipeline::borrow_room() const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!rooms_.empty()) {
+      std::unique_ptr<Room> room = std::move(rooms_.back());
+      rooms_.pop_back();
+      return room;
+    }
+  }
+  return std::make_unique<Room>();
+}
+
+void Pipeline::return_room(std::unique_ptr<Room> room) const {
+  const std::lock_guard lock(mutex_);
+  rooms_.push_back(std::move(room));
+}
+
+}  // namespace zeno::data::tokenizer

@@ -1,0 +1,128 @@
+#include "zeno/data/tokenizer/post_processor.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "zeno/data/tokenizer/json_node.h"
+#include "zeno/data/tokenizer/limits.h"
+#include "zeno/data/tokenizer/unicode.h"
+
+namespace zeno::data::tokenizer {
+namespace {
+
+// Takes the white space out of spans. A single space in front may be the one that ByteLevel put there.
+class TrimSpans final : public PostProcessor {
+ public:
+  explicit TrimSpans(bool prefix_space) : prefix_space_(prefix_space) {}
+
+  void apply(Draft& draft, std::string_view input, bool) const override {
+    for (size_t i = 0; i < draft.spans.size(); ++i) {
+      auto& [begin, end] = draft.spans[i];
+      auto [leading, trailing] = draft.blanks[i];
+      if (leading == 1 && prefix_space_ && (i == 0 || begin == 0)) leading = 0;
+      for (; leading > 0 && begin < end; --leading) begin += decode_char(input, begin).bytes;
+      for (; trailing > 0 && end > begin; --trailing) end -= decode_char_before(input, end).bytes;
+    }
+  }
+
+ private:
+  bool prefix_space_;
+};
+
+// The text among tokens that are always the same.
+class Template final : public PostProcessor {
+ public:
+  // Each item: the ids to write, or nothing for the text.
+  using Items = std::vector<std::optional<std::vector<int32_t>>>;
+  explicit Template(Items items) : items_(std::move(items)) {}
+
+  void apply(Draft& draft, std::string_view, bool add_special) const override {
+    if (!add_special) return;
+    Draft out;
+    out.with_spans = draft.with_spans;
+    for (const auto& ids : items_) {
+      if (ids) {
+        for (const int32_t id : *ids) out.add(id);
+        continue;
+      }
+      out.ids.insert(out.ids.end(), draft.ids.begin(), draft.ids.end());
+      out.spans.insert(out.spans.end(), draft.spans.begin(), draft.spans.end());
+      out.blanks.insert(out.blanks.end(), draft.blanks.begin(), draft.blanks.end());
+    }
+    draft = std::move(out);
+  }
+
+ private:
+  Items items_;
+};
+
+class Sequence final : public PostProcessor {
+ public:
+  explicit Sequence(std::vector<std::unique_ptr<const PostProcessor>> steps) : steps_(std::move(steps)) {}
+  void apply(Draft& draft, std::string_view input, bool add_special) const override {
+    for (const auto& step : steps_) step->apply(draft, input, add_special);
+  }
+
+ private:
+  std::vector<std::unique_ptr<const PostProcessor>> steps_;
+};
+
+int32_t read_id(const JsonNode& node) { return int32_t(node.integer(0, kMaxId)); }
+
+Template::Items read_template(const JsonNode& node) {
+  Template::Items items;
+  for (const JsonNode& item : node.at("single").items()) {
+    if (const auto sequence = item.find("Sequence")) {
+      const std::string which = sequence->string("id");
+      if (which != "A") sequence->refuse(fmt::format("sequence '{}'", which), "A: one text has no other");
+      items.push_back(std::nullopt);
+      continue;
+    }
+    const std::string name = item.at("SpecialToken").string("id");
+    std::vector<int32_t> ids;
+    for (const JsonNode& id : node.at("special_tokens").at(name.c_str()).at("ids").items())
+      ids.push_back(read_id(id));
+    items.push_back(std::move(ids));
+  }
+  return items;
+}
+
+// ["[CLS]", 101]
+std::vector<int32_t> read_named_id(const JsonNode& node) {
+  const std::vector<JsonNode> parts = node.items();
+  if (parts.size() != 2) node.refuse("another shape", "a token and its id");
+  return {read_id(parts[1])};
+}
+
+Template::Items read_around(const JsonNode& node) {
+  return {read_named_id(node.at("cls")), std::nullopt, read_named_id(node.at("sep"))};
+}
+
+}  // namespace
+
+std::unique_ptr<const PostProcessor> make_post_processor(const JsonNode& node) {
+  const std::string type = node.type();
+  std::vector<std::unique_ptr<const PostProcessor>> steps;
+  const auto trim = [&] {
+    if (!node.boolean_or("trim_offsets", true)) return;
+    steps.push_back(std::make_unique<TrimSpans>(node.boolean_or("add_prefix_space", true)));
+  };
+  if (type == "ByteLevel") {
+    trim();
+  } else if (type == "TemplateProcessing") {
+    steps.push_back(std::make_unique<Template>(read_template(node)));
+  } else if (type == "BertProcessing") {
+    steps.push_back(std::make_unique<Template>(read_around(node)));
+  } else if (type == "RobertaProcessing") {
+    trim();
+    steps.push_back(std::make_unique<Template>(read_around(node)));
+  } else if (type == "Sequence") {
+    for (const JsonNode& step : node.at("processors").items()) steps.push_back(make_post_processor(step));
+  } else {
+    node.unknown_type("post-processor");
+  }
+  return std::make_unique<Sequence>(std::move(steps));
+}
+
+}  // namespace zeno::data::tokenizer

@@ -1,0 +1,190 @@
+#include "zeno/data/tokenizer/unicode.h"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "zeno/data/tokenizer/regex.h"
+
+namespace zeno::data::tokenizer {
+namespace {
+
+#include "zeno/data/tokenizer/unicode_tables.inc"
+
+constexpr size_t kCodes = 0x110000;
+constexpr char32_t kHangulBase = 0xac00, kLeadBase = 0x1100, kVowelBase = 0x1161, kTailBase = 0x11a7;
+constexpr char32_t kLeads = 19, kVowels = 21, kTails = 28, kHangul = kLeads * kVowels * kTails;
+constexpr char32_t kDottedCapitalI = 0x130, kCombiningDot = 0x307;
+
+constexpr char32_t kSpaces[][2] = {{0x09, 0x0d},     {0x20, 0x20},     {0x85, 0x85},     {0xa0, 0xa0},
+                                   {0x1680, 0x1680}, {0x2000, 0x200a}, {0x2028, 0x2029}, {0x202f, 0x202f},
+                                   {0x205f, 0x205f}, {0x3000, 0x3000}};
+
+std::vector<uint8_t> expand(std::span<const uint32_t> runs) {
+  std::vector<uint8_t> values(kCodes);
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const size_t end = i + 1 < runs.size() ? runs[i + 1] >> 8 : kCodes;
+    std::fill(values.begin() + (runs[i] >> 8), values.begin() + ptrdiff_t(end), uint8_t(runs[i]));
+  }
+  return values;
+}
+
+std::vector<uint8_t> make_classes() {
+  std::vector<uint8_t> classes = expand(kCategoryRuns);
+  for (const auto& [first, last] : kSpaces) {
+    for (char32_t code = first; code <= last; ++code) classes[code] |= kSpaceBit;
+  }
+  return classes;
+}
+
+// Finds `code` in a sorted table of [code, value].
+const uint32_t* find_pair(std::span<const uint32_t> table, char32_t code) {
+  size_t low = 0, high = table.size() / 2;
+  while (low < high) {
+    const size_t middle = (low + high) / 2;
+    if (table[2 * middle] < code)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return 2 * low < table.size() && table[2 * low] == code ? &table[2 * low + 1] : nullptr;
+}
+
+}  // namespace
+
+Utf8Char decode_multibyte(std::string_view text, size_t at) {
+  const auto byte = [&](size_t i) { return at + i < text.size() ? uint8_t(text[at + i]) : uint8_t(0); };
+  const auto more = [&](size_t i) { return (byte(i) & 0xc0) == 0x80; };
+  const uint8_t first = byte(0);
+  constexpr Utf8Char kBad = {kReplacementCharacter, 1, false};
+  if (first < 0xc2 || first > 0xf4 || !more(1)) return kBad;
+  if (first < 0xe0) return {char32_t((first & 0x1f) << 6 | (byte(1) & 0x3f)), 2, true};
+  if (first < 0xf0) {
+    const auto code = char32_t((first & 0x0f) << 12 | (byte(1) & 0x3f) << 6 | (byte(2) & 0x3f));
+    if (!more(2) || code < 0x800 || (code >= 0xd800 && code < 0xe000)) return kBad;
+    return {code, 3, true};
+  }
+  const auto code =
+      char32_t((first & 7) << 18 | (byte(1) & 0x3f) << 12 | (byte(2) & 0x3f) << 6 | (byte(3) & 0x3f));
+  if (!more(2) || !more(3) || code < 0x10000 || code > 0x10ffff) return kBad;
+  return {code, 4, true};
+}
+
+Utf8Char decode_char_before(std::string_view text, size_t end) {
+  for (size_t length = 1; length <= std::min<size_t>(end, 4); ++length) {
+    const Utf8Char c = decode_char(text.substr(0, end), end - length);
+    if (c.valid && c.bytes == length) return c;
+  }
+  return {kReplacementCharacter, 1, false};
+}
+
+void append_utf8(std::string& text, char32_t code) {
+  if (code < 0x80) {
+    text += char(code);
+    return;
+  }
+  if (code < 0x800) {
+    text += char(0xc0 | (code >> 6));
+  } else {
+    if (code < 0x10000) {
+      text += char(0xe0 | (code >> 12));
+    } else {
+      text += char(0xf0 | (code >> 18));
+      text += char(0x80 | ((code >> 12) & 0x3f));
+    }
+    text += char(0x80 | ((code >> 6) & 0x3f));
+  }
+  text += char(0x80 | (code & 0x3f));
+}
+
+size_t valid_utf8_run(std::string_view text, size_t at) {
+  const size_t start = at;
+  while (at < text.size()) {
+    uint64_t eight;
+    if (at + 8 <= text.size()) {
+      std::memcpy(&eight, text.data() + at, 8);
+      if ((eight & 0x8080808080808080ull) == 0) {
+        at += 8;
+        continue;
+      }
+    }
+    const Utf8Char c = decode_char(text, at);
+    if (!c.valid) break;
+    at += c.bytes;
+  }
+  return at - start;
+}
+
+bool is_valid_utf8(std::string_view text) { return valid_utf8_run(text, 0) == text.size(); }
+
+const uint8_t* unicode_classes() {
+  static const std::vector<uint8_t> classes = make_classes();
+  return classes.data();
+}
+
+bool is_word(char32_t code) {
+  if (code < 0x80) return is_letter(code) || is_number(code) || code == '_';
+  static const Regex word = Regex::native("[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\p{Join_Control}]");
+  std::string text;
+  append_utf8(text, code);
+  return word.find(text, 0).has_value();
+}
+
+std::u32string_view to_lower(char32_t code, char32_t (&buffer)[2]) {
+  buffer[0] = code;
+  if (code < 0x80) {
+    if (code >= 'A' && code <= 'Z') buffer[0] = code + ('a' - 'A');
+    return {buffer, 1};
+  }
+  if (code == kDottedCapitalI) {
+    buffer[0] = 'i';
+    buffer[1] = kCombiningDot;
+    return {buffer, 2};
+  }
+  if (const uint32_t* lower = find_pair(kLowercase, code)) buffer[0] = *lower;
+  return {buffer, 1};
+}
+
+uint8_t combining_class(char32_t code) {
+  if (code < 0x300) return 0;
+  static const std::vector<uint8_t> classes = expand(kClassRuns);
+  return classes[code];
+}
+
+bool decompose(char32_t code, bool compatible, std::u32string& out) {
+  if (code < 0x80) return false;
+  if (code - kHangulBase < kHangul) {
+    const char32_t index = code - kHangulBase;
+    out = {kLeadBase + index / (kVowels * kTails), kVowelBase + index / kTails % kVowels};
+    if (index % kTails != 0) out += kTailBase + index % kTails;
+    return true;
+  }
+  const uint32_t* entry = compatible ? find_pair(kNfkdIndex, code) : find_pair(kNfdIndex, code);
+  if (entry == nullptr) return false;
+  const uint32_t* chars = (compatible ? kNfkdChars : kNfdChars) + (*entry >> 8);
+  out.assign(chars, chars + (*entry & 0xff));
+  return true;
+}
+
+char32_t compose(char32_t first, char32_t second) {
+  if (first - kLeadBase < kLeads && second - kVowelBase < kVowels) {
+    return kHangulBase + ((first - kLeadBase) * kVowels + (second - kVowelBase)) * kTails;
+  }
+  if (first - kHangulBase < kHangul && (first - kHangulBase) % kTails == 0 &&
+      second - kTailBase - 1 < kTails - 1) {
+    return first + (second - kTailBase);
+  }
+  static const auto pairs = [] {
+    std::unordered_map<uint64_t, char32_t> map;
+    for (size_t i = 0; i < std::size(kCompositions); i += 3) {
+      map.emplace(uint64_t(kCompositions[i]) << 32 | kCompositions[i + 1], kCompositions[i + 2]);
+    }
+    return map;
+  }();
+  const auto found = pairs.find(uint64_t(first) << 32 | second);
+  return found == pairs.end() ? 0 : found->second;
+}
+
+}  // namespace zeno::data::tokenizer
