@@ -1,0 +1,196 @@
+#include "zeno/data/chat/chat_template.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "zeno/base/error.h"
+#include "zeno/data/chat/assistant_spans.h"
+#include "zeno/data/chat/presets.h"
+#include "zeno/data/chat/template_files.h"
+#include "zeno/data/jinja/template.h"
+
+namespace zeno::data {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Behind the content that is to be continued; its last character tells whether the template trims.
+constexpr std::string_view kContinueMark = "\u2402zeno-continues-here\u2403 ";
+
+// Reasoning goes by several names; templates read the first, some the second.
+Json with_reasoning_names(const Json& message) {
+  for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
+    const auto entry = message.find(name);
+    if (entry == message.end() || entry->is_null()) continue;
+    Json out = Json::object();
+    out["thinking"] = *entry;
+    const Json reasoning = *entry;
+    for (const auto& [key, value] : message.items()) out[key] = value;
+    out["reasoning_content"] = reasoning;
+    return out;
+  }
+  return message;
+}
+
+Json checked_messages(const Json& messages) {
+  require(messages.is_array(), ErrorKind::data, "messages: got a JSON {}, expected a list",
+          messages.type_name());
+  Json out = Json::array();
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const bool good =
+        messages[i].is_object() && messages[i].contains("role") && messages[i]["role"].is_string();
+    require(good, ErrorKind::data, "message {}: expected an object with a role", i + 1);
+    out.push_back(with_reasoning_names(messages[i]));
+  }
+  return out;
+}
+
+Json variables(const std::string& extra) {
+  if (extra.empty()) return Json::object();
+  const Json json = Json::parse(extra, nullptr, false);
+  require(json.is_object(), ErrorKind::usage, "template variables: expected a JSON object, got {}", extra);
+  return json;
+}
+
+// The text of a message that a continuation goes on with.
+std::string& last_text(Json& messages) {
+  require(!messages.empty(), ErrorKind::data, "continue the last message: there is none");
+  const auto content = messages.back().find("content");
+  if (content != messages.back().end()) {
+    if (content->is_string()) return content->get_ref<std::string&>();
+    for (size_t i = content->is_array() ? content->size() : 0; i-- > 0;) {
+      Json& part = (*content)[i];
+      if (part.is_object() && part.contains("text") && part["text"].is_string())
+        return part["text"].get_ref<std::string&>();
+    }
+  }
+  fail(ErrorKind::data, "continue the last message: it has no text");
+}
+
+}  // namespace
+
+struct ChatTemplate::Parts {
+  struct Variant {
+    std::string name, where, source;
+    jinja::Template compiled;
+  };
+  std::vector<Variant> variants;
+  Json tokens = Json::object();
+  std::vector<std::string> turn_ends;
+
+  Parts(const std::vector<NamedTemplate>& templates, Json special_tokens)
+      : tokens(std::move(special_tokens)) {
+    for (const NamedTemplate& item : templates) {
+      variants.push_back(
+          {item.name, item.where, item.source, jinja::Template::parse(item.source, item.where)});
+    }
+    const SpanSource source = span_source(variants[0], Json(), ChatOptions());
+    turn_ends.push_back(probe_turn_end(source));
+    if (tokens.contains("eos_token")) turn_ends.push_back(tokens["eos_token"].get<std::string>());
+    std::erase(turn_ends, "");
+  }
+
+  // As transformers chooses: "tool_use" where there are tools and such a template, else "default".
+  const Variant& variant(const Json& tools) const {
+    const auto named = [&](std::string_view name) {
+      return std::find_if(variants.begin(), variants.end(), [&](const Variant& v) { return v.name == name; });
+    };
+    if (!tools.is_null() && named("tool_use") != variants.end()) return *named("tool_use");
+    return named("default") != variants.end() ? *named("default") : variants.front();
+  }
+
+  jinja::Rendered run(const Variant& chosen, const Json& messages, const Json& tools,
+                      const ChatOptions& options) const {
+    Json context = tokens;
+    context["messages"] = messages;
+    context["tools"] = tools;
+    context["documents"] = nullptr;
+    context["add_generation_prompt"] = options.add_generation_prompt;
+    const Json given = variables(options.extra);
+    for (const auto& [name, value] : given.items()) context[name] = value;
+    return chosen.compiled.render(context, {.now = options.now});
+  }
+
+  SpanSource span_source(const Variant& chosen, const Json& tools, const ChatOptions& options) const {
+    const auto render = [this, &chosen, tools, options](const Json& messages, bool prompt) {
+      ChatOptions own = options;
+      own.add_generation_prompt = prompt;
+      return run(chosen, messages, tools, own).text;
+    };
+    return {render, turn_ends, chosen.where};
+  }
+
+  std::string continued(const Variant& chosen, Json messages, const Json& tools,
+                        const ChatOptions& options) const {
+    require(!options.add_generation_prompt, ErrorKind::usage,
+            "continue the last message: not together with a generation prompt");
+    last_text(messages) += kContinueMark;
+    std::string text = run(chosen, messages, tools, options).text;
+    const std::string_view mark = kContinueMark.substr(0, kContinueMark.size() - 1);
+    const size_t at = text.rfind(mark);
+    require(at != text.npos, ErrorKind::data,
+            "[{}] continue the last message: the template does not write its text", chosen.where);
+    const bool trims = std::string_view(text).substr(at, kContinueMark.size()) != kContinueMark;
+    text.resize(at);
+    if (trims) text.resize(text.find_last_not_of(" \n\r\t") + 1);
+    return text;
+  }
+};
+
+ChatTemplate ChatTemplate::open(const Path& model_folder, const std::string& choice) {
+  std::vector<NamedTemplate> templates;
+  if (choice.empty()) {
+    templates = folder_templates(model_folder);
+    require(!templates.empty(), ErrorKind::data,
+            "[{}] no chat template (chat_template.jinja, or chat_template in tokenizer_config.json); choose "
+            "one of {}, "
+            "or give a .jinja file",
+            model_folder.string(), fmt::join(preset_names(), ", "));
+  } else if (const std::optional<std::string> preset = preset_source(choice)) {
+    templates.push_back({"default", "preset " + choice, *preset});
+  } else {
+    require(file_exists(choice), ErrorKind::usage, "chat template '{}': no such file, and not one of {}",
+            choice, fmt::join(preset_names(), ", "));
+    templates.push_back({"default", choice, read_file(choice)});
+  }
+  return ChatTemplate(std::make_shared<const Parts>(templates, special_tokens(model_folder)));
+}
+
+ChatTemplate ChatTemplate::parse(const std::string& source, const std::string& where) {
+  return ChatTemplate(
+      std::make_shared<const Parts>(std::vector<NamedTemplate>{{"default", where, source}}, Json::object()));
+}
+
+bool ChatTemplate::in_folder(const Path& model_folder) { return !folder_templates(model_folder).empty(); }
+
+std::vector<std::string> ChatTemplate::presets() { return preset_names(); }
+
+std::string ChatTemplate::render_text(const Json& messages, const Json& tools,
+                                      const ChatOptions& options) const {
+  const Json checked = checked_messages(messages), offered = tools.empty() ? Json() : tools;
+  const Parts::Variant& chosen = parts_->variant(offered);
+  if (options.continue_final_message) return parts_->continued(chosen, checked, offered, options);
+  return parts_->run(chosen, checked, offered, options).text;
+}
+
+RenderedChat ChatTemplate::render(const Json& messages, const Json& tools, const ChatOptions& options) const {
+  const Json checked = checked_messages(messages), offered = tools.empty() ? Json() : tools;
+  const Parts::Variant& chosen = parts_->variant(offered);
+  jinja::Rendered rendered = parts_->run(chosen, checked, offered, options);
+  RenderedChat out{std::move(rendered.text), std::move(rendered.generated)};
+  if (!chosen.compiled.marks_generation()) {
+    out.assistant = find_assistant_spans(parts_->span_source(chosen, offered, options), checked, out.text);
+  }
+  if (!options.continue_final_message) return out;
+  out.text = parts_->continued(chosen, checked, offered, options);
+  for (TextSpan& span : out.assistant) span.end = std::min(span.end, out.text.size());
+  std::erase_if(out.assistant, [](const TextSpan& span) { return span.begin >= span.end; });
+  return out;
+}
+
+const std::string& ChatTemplate::source() const { return parts_->variant(Json()).source; }
+
+}  // namespace zeno::data

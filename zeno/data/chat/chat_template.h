@@ -1,0 +1,63 @@
+// Conversations to the text a model was trained on, and where in it the assistant speaks. The template is the
+// model folder's own, one of our presets, or a file.
+//
+// A cheap value: copies share what was read, which never changes. Safe to share between threads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "zeno/base/file.h"
+#include "zeno/data/text_span.h"
+
+namespace zeno::data {
+
+struct ChatOptions {
+  bool add_generation_prompt = false;
+  std::string extra;  // JSON object of template variables, e.g. {"enable_thinking": false}; empty: none
+  // Ends behind the content of the last message, so that a model can go on with it.
+  bool continue_final_message = false;
+  // Seconds since 1970 (UTC) that strftime_now tells. Without, it is not defined and templates take the fixed
+  // date they bring; those that bring none are refused.
+  std::optional<int64_t> now;
+};
+
+struct RenderedChat {
+  std::string text;
+  // Bytes that assistants say, end-of-turn token included, generation prompt excluded; ascending, disjoint.
+  std::vector<TextSpan> assistant;
+};
+
+class ChatTemplate {
+ public:
+  // `choice`: empty: the folder's own (chat_template.jinja, else chat_template in tokenizer_config.json or
+  // chat_template.json); else the name of a preset; else the path of a .jinja file. Special tokens always
+  // come from the folder. Error(data/usage) says what there is.
+  static ChatTemplate open(const Path& model_folder, const std::string& choice);
+  // A template text on its own, without special tokens. `where` names it in errors.
+  static ChatTemplate parse(const std::string& source, const std::string& where);
+  static bool in_folder(const Path& model_folder);
+  static std::vector<std::string> presets();
+
+  // `messages`: array of {role, content, …}; `tools`: array or null. Also finds out who says what: where the
+  // template has no {% generation %}, by rendering parts of the conversation. A place that cannot be told is
+  // an Error(data).
+  RenderedChat render(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools,
+                      const ChatOptions& options) const;
+  // Only the text: one rendering, for prompts.
+  std::string render_text(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools,
+                          const ChatOptions& options) const;
+  // The text of the template (the default one where a folder has several).
+  const std::string& source() const;
+
+ private:
+  struct Parts;
+  explicit ChatTemplate(std::shared_ptr<const Parts> parts) : parts_(std::move(parts)) {}
+  std::shared_ptr<const Parts> parts_;  // shared: handed to the threads that prepare data
+};
+
+}  // namespace zeno::data

@@ -1,0 +1,84 @@
+#include "zeno/data/chat/template_files.h"
+
+#include <nlohmann/json.hpp>
+
+#include "zeno/base/error.h"
+
+namespace zeno::data {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// An empty object when the file is not there.
+Json read_object(const Path& path) {
+  if (!file_exists(path)) return Json::object();
+  Json json;
+  try {
+    json = Json::parse(read_file(path));
+  } catch (const Json::parse_error& error) {
+    fail(ErrorKind::data, "[{}] not JSON: {}", path.string(), error.what());
+  }
+  require(json.is_object(), ErrorKind::data, "[{}] got a JSON {}, expected an object", path.string(),
+          json.type_name());
+  return json;
+}
+
+// "chat_template" of a configuration: a text, or a list of {name, template}.
+void add_templates(std::vector<NamedTemplate>& out, const Json& config, const Path& path) {
+  const auto entry = config.find("chat_template");
+  if (entry == config.end() || entry->is_null()) return;
+  const std::string where = path.string();
+  if (entry->is_string()) {
+    out.push_back({"default", where, entry->get<std::string>()});
+    return;
+  }
+  require(entry->is_array(), ErrorKind::data, "[{}] chat_template: got a JSON {}, expected a text or a list",
+          where, entry->type_name());
+  for (const Json& item : *entry) {
+    const bool good = item.is_object() && item.contains("name") && item["name"].is_string() &&
+                      item.contains("template") && item["template"].is_string();
+    require(good, ErrorKind::data, "[{}] chat_template: an entry of the list has no name and template",
+            where);
+    const std::string name = item["name"].get<std::string>();
+    out.push_back({name, where + ", " + name, item["template"].get<std::string>()});
+  }
+}
+
+}  // namespace
+
+std::vector<NamedTemplate> folder_templates(const Path& folder) {
+  std::vector<NamedTemplate> out;
+  const Path file = folder / "chat_template.jinja", more = folder / "additional_chat_templates";
+  if (file_exists(file)) out.push_back({"default", file.string(), read_file(file)});
+  std::error_code ignored;
+  if (std::filesystem::is_directory(more, ignored)) {
+    for (const std::string& name : list_folder(more)) {
+      const Path path = more / name;
+      if (path.extension() == ".jinja") out.push_back({path.stem().string(), path.string(), read_file(path)});
+    }
+  }
+  for (const char* name : {"tokenizer_config.json", "chat_template.json"}) {
+    if (out.empty()) add_templates(out, read_object(folder / name), folder / name);
+  }
+  return out;
+}
+
+nlohmann::ordered_json special_tokens(const Path& folder) {
+  Json out = Json::object();
+  for (const char* file : {"tokenizer_config.json", "special_tokens_map.json"}) {
+    const Json config = read_object(folder / file);
+    for (const char* name :
+         {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
+      if (out.contains(name)) continue;
+      const auto entry = config.find(name);
+      if (entry == config.end()) continue;
+      if (entry->is_string()) out[name] = *entry;
+      if (entry->is_object() && entry->contains("content") && (*entry)["content"].is_string()) {
+        out[name] = (*entry)["content"];
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace zeno::data

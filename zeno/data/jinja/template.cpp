@@ -1,0 +1,28 @@
+#include "zeno/data/jinja/template.h"
+
+#include <nlohmann/json.hpp>
+
+#include "zeno/base/error.h"
+#include "zeno/data/jinja/evaluator.h"
+#include "zeno/data/jinja/parser.h"
+
+namespace zeno::data::jinja {
+
+Template Template::parse(std::string_view source, std::string where) {
+  return Template(std::make_shared<const Syntax>(parse_syntax(source, where)));
+}
+
+Rendered Template::render(const nlohmann::ordered_json& context, const RenderOptions& options) const {
+  ensure(context.is_object(), "[{}] chat template: the context is not an object", syntax_->where);
+  Evaluator evaluator(*syntax_, options.limits, options.now);
+  try {
+    evaluator.run(context);
+  } catch (const RenderError& error) {
+    fail(ErrorKind::data, "[{}, line {}] chat template: {}", syntax_->where, evaluator.line(), error.what());
+  }
+  return {std::move(evaluator.text()), std::move(evaluator.generated())};
+}
+
+bool Template::marks_generation() const { return syntax_->marks_generation; }
+
+}  // namespace zeno::data::jinja
