@@ -17,9 +17,9 @@ using Ids = std::vector<int32_t>;
 
 TokenSource source_of(const Ids& tokens, std::optional<int32_t> eos) {
   const test::TempDir folder;  // the mapping outlives the name
-  const std::vector<Path> paths{folder.path() / "t.zt"};
-  write_token_file(paths[0], {.vocab_size = 100, .eos = eos}, tokens);
-  return TokenSource::open(paths, 100, nullptr);
+  const Path path = folder.path() / "t.zt";
+  write_token_file(path, {.vocab_size = 100, .eos = eos}, tokens);
+  return TokenSource::open({.paths = {path}, .model = {}, .cache = {}, .vocab_size = 100});
 }
 
 TokenSource generated(int64_t tokens, int64_t document_tokens = 37) {
@@ -29,9 +29,10 @@ TokenSource generated(int64_t tokens, int64_t document_tokens = 37) {
 
 TEST(Loader, CutsWindowsAndKeepsDocumentsApart) {
   const TokenSource source = source_of({1, 2, 0, 3, 0, 4, 5, 6, 7, 0, 8, 9}, 0);
-  const Loader loader(source, {.seq_len = 5, .micro_batch = 2, .shuffle = false});
-  EXPECT_EQ(loader.sequences(), 2);
-  EXPECT_EQ(loader.steps_per_epoch(), 1);
+  const SequenceTable table(source, {.seq_len = 5});
+  const Loader loader(source, table, {.micro_batch = 2, .shuffle = false});
+  EXPECT_EQ(loader.sequences(), 3);
+  EXPECT_EQ(loader.steps_per_epoch(), 2);
   const std::vector<HostBatch> batches = loader.step(0);
   ASSERT_EQ(batches.size(), 1u);
   const HostBatch& batch = batches[0];
@@ -42,32 +43,32 @@ TEST(Loader, CutsWindowsAndKeepsDocumentsApart) {
   EXPECT_EQ(batch.positions, (Ids{0, 1, 2, 0, 1, /**/ 0, 1, 2, 3, 4}));
   EXPECT_EQ(batch.doc_start, (Ids{0, 0, 0, 3, 3, /**/ 0, 0, 0, 0, 0}));
   EXPECT_EQ(batch.valid_rows, (Ids{0, 1, 3, 5, 6, 7, 8}));
+  EXPECT_EQ(batch.filled, 10);
+
+  // The rest of the stream, the rest of its window, and a place that no sequence is left for.
+  const HostBatch tail = loader.step(1)[0];
+  EXPECT_EQ(tail.tokens, (Ids{8, 9, 0, 0, 0, /**/ 0, 0, 0, 0, 0}));
+  EXPECT_EQ(tail.targets, (Ids{9, -1, -1, -1, -1, /**/ -1, -1, -1, -1, -1}));
+  EXPECT_EQ(tail.positions, (Ids{0, 1, 0, 1, 2, /**/ 0, 1, 2, 3, 4}));
+  EXPECT_EQ(tail.doc_start, (Ids{0, 0, 2, 2, 2, /**/ 0, 0, 0, 0, 0}));
+  EXPECT_EQ(tail.filled, 2);
 }
 
 TEST(Loader, ADocumentCutByAWindowStartsAnew) {
   const TokenSource source = source_of({1, 2, 3, 4, 0, 5, 6, 7, 8}, 0);
-  const Loader loader(source, {.seq_len = 4, .micro_batch = 2, .shuffle = false});
+  const SequenceTable table(source, {.seq_len = 4});
+  const Loader loader(source, table, {.micro_batch = 2, .shuffle = false});
   const HostBatch batch = loader.step(0)[0];
   EXPECT_EQ(batch.targets, (Ids{2, 3, 4, 0, /**/ -1, 6, 7, 8}));
   EXPECT_EQ(batch.positions, (Ids{0, 1, 2, 3, /**/ 0, 0, 1, 2}));
   EXPECT_EQ(batch.doc_start, (Ids{0, 0, 0, 0, /**/ 0, 1, 1, 1}));
 }
 
-TEST(Loader, CanLetDocumentsFlowTogether) {
-  const TokenSource source = source_of({1, 2, 0, 3, 0, 4, 5}, 0);
-  const Loader loader(source, {.seq_len = 6, .shuffle = false, .separate_documents = false});
-  const HostBatch batch = loader.step(0)[0];
-  EXPECT_EQ(batch.tokens, (Ids{1, 2, 0, 3, 0, 4}));
-  EXPECT_EQ(batch.targets, (Ids{2, 0, 3, 0, 4, 5}));
-  EXPECT_EQ(batch.positions, (Ids{0, 1, 2, 3, 4, 5}));
-  EXPECT_TRUE(batch.doc_start.empty());
-  EXPECT_EQ(batch.valid_rows.size(), 6u);
-}
-
 TEST(Loader, WithoutEosTheLastTokenOfADocumentHasNoTarget) {
   const TokenSource source =
       TokenSource::generated({.vocab_size = 9, .tokens = 13, .document_tokens = 4, .seed = 0, .eos = {}});
-  const HostBatch batch = Loader(source, {.seq_len = 12, .shuffle = false}).step(0)[0];
+  const SequenceTable table(source, {.seq_len = 12});
+  const HostBatch batch = Loader(source, table, {.shuffle = false}).step(0)[0];
   for (int32_t row = 0; row < 12; ++row) EXPECT_EQ(batch.targets[size_t(row)] == -1, row % 4 == 3);
 }
 
@@ -78,15 +79,16 @@ TEST(Loader, RowsFollowFromTheStream) {
     Ids stream(700);
     source.copy(0, stream);
     for (const int64_t T : {1, 2, 7, 64, 699}) {
-      const Loader loader(source, {.seq_len = T, .shuffle = false});
-      ASSERT_EQ(loader.sequences(), 699 / T);
+      const SequenceTable table(source, {.seq_len = T});
+      const Loader loader(source, table, {.shuffle = false});
+      ASSERT_EQ(loader.sequences(), (699 + T - 1) / T);
       for (int64_t s = 0; s < loader.sequences(); ++s) {
         const HostBatch batch = loader.step(s)[0];
         int32_t start = 0;
-        for (int64_t t = 0; t < T; ++t) {
+        for (int64_t t = 0; t < T && s * T + t < 700; ++t) {
           const int64_t at = s * T + t;
           if (at % document == 0) start = int32_t(t);
-          const bool last = (at + 1) % document == 0;
+          const bool last = (at + 1) % document == 0 || at == 699;
           const size_t i = size_t(t);
           ASSERT_EQ(batch.tokens[i], stream[size_t(at)]);
           ASSERT_EQ(batch.targets[i], last ? -1 : stream[size_t(at) + 1]);
@@ -102,8 +104,9 @@ TEST(Loader, RowsFollowFromTheStream) {
 TEST(Loader, TheGlobalBatchIsTheSameAtEveryWorldSize) {
   const TokenSource source = generated(3000);
   for (const int64_t logical : {8, 24}) {
-    LoaderOptions options{.seq_len = 16, .micro_batch = 3, .grad_accum = logical, .seed = 5};
-    const Loader alone(source, options);
+    LoaderOptions options{.micro_batch = 3, .grad_accum = logical, .seed = 5};
+    const SequenceTable table(source, {.seq_len = 16});
+    const Loader alone(source, table, options);
     for (const int world : {2, 4, 8}) {
       for (const int64_t step : {0, 1, 2, 9, 1000}) {
         std::vector<HostBatch> together;
@@ -111,7 +114,7 @@ TEST(Loader, TheGlobalBatchIsTheSameAtEveryWorldSize) {
           options.grad_accum = logical / world;
           options.world = world;
           options.rank = rank;
-          const Loader loader(source, options);
+          const Loader loader(source, table, options);
           ASSERT_EQ(loader.steps_per_epoch(), alone.steps_per_epoch());
           for (HostBatch& batch : loader.step(step)) together.push_back(std::move(batch));
         }
@@ -123,7 +126,8 @@ TEST(Loader, TheGlobalBatchIsTheSameAtEveryWorldSize) {
 
 TEST(Loader, AnEpochVisitsEverySequenceOnce) {
   const TokenSource source = generated(16 * 24 + 1);
-  const Loader loader(source, {.seq_len = 16, .micro_batch = 2, .grad_accum = 3, .seed = 2});
+  const SequenceTable table(source, {.seq_len = 16});
+  const Loader loader(source, table, {.micro_batch = 2, .grad_accum = 3, .seed = 2});
   ASSERT_EQ(loader.sequences(), 24);
   ASSERT_EQ(loader.steps_per_epoch(), 4);
   std::vector<Ids> orders;
@@ -144,43 +148,61 @@ TEST(Loader, AnEpochVisitsEverySequenceOnce) {
   EXPECT_NE(orders[0], orders[1]);
 }
 
-TEST(Loader, ShortDataRepeatsWithinAStepWithAWarning) {
+TEST(Loader, ShortDataIsPaddedWithAWarning) {
   const TokenSource source = generated(3 * 8 + 1);
+  const SequenceTable table(source, {.seq_len = 8});
   ::testing::internal::CaptureStderr();
-  const Loader loader(source, {.seq_len = 8, .micro_batch = 4, .grad_accum = 2, .shuffle = false});
+  const Loader loader(source, table, {.micro_batch = 4, .grad_accum = 2});
   const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(log.find("3 sequences"), std::string::npos) << log;
-  EXPECT_NE(log.find("65 tokens"), std::string::npos) << log;
   EXPECT_EQ(loader.steps_per_epoch(), 1);
   const std::vector<HostBatch> batches = loader.step(0);
   ASSERT_EQ(batches.size(), 2u);
-  EXPECT_TRUE(
-      std::equal(batches[0].tokens.begin(), batches[0].tokens.begin() + 8, batches[0].tokens.begin() + 24));
+  EXPECT_EQ(batches[0].filled, 24);
+  EXPECT_EQ(batches[1].filled, 0);
+  EXPECT_TRUE(batches[1].valid_rows.empty());
+  EXPECT_EQ(loader.epochs_after(3), 3.0);
 }
 
-TEST(Loader, SaysHowMuchDataIsMissing) {
-  const TokenSource source = generated(16);
-  expect_error(ErrorKind::data, {"16 tokens", "at least 17", "sequence of 16"},
-               [&] { Loader(source, {.seq_len = 16}); });
-  EXPECT_EQ(Loader(source, {.seq_len = 15}).sequences(), 1);
-  expect_error(ErrorKind::data, {"1 tokens", "at least 2"}, [] {
-    const TokenSource one = generated(1);
-    Loader(one, {.seq_len = 1});
-  });
+TEST(Loader, PaddingCostsLittleAttention) {
+  const TokenSource source = TokenSource::of({{.ids = {1, 2}, .learned = {1, 1}}});
+  for (const int64_t T : {3, 64, 100, 2048, 100000}) {
+    const SequenceTable table(source, {.seq_len = T});
+    const HostBatch batch = Loader(source, table, {}).step(0)[0];
+    int64_t documents = 0, pairs = 0;
+    for (int64_t t = 0; t < T; ++t) {
+      const int32_t start = batch.doc_start[size_t(t)];
+      documents += start == t;
+      pairs += t - start + 1;
+      ASSERT_EQ(batch.positions[size_t(t)], t - start);
+      ASSERT_TRUE(t < 2 || start >= 2);  // no sample sees padding, no padding sees a sample
+    }
+    EXPECT_LE(documents, 9) << T;
+    EXPECT_LE(pairs, std::max<int64_t>(T * 64, T * T / 14)) << T;
+  }
 }
 
 TEST(Loader, RefusesNonsense) {
   const TokenSource source = generated(100);
-  const auto refused = [&](ErrorKind kind, const LoaderOptions& options) {
-    expect_error(kind, {"[loader]"}, [&] { Loader(source, options); });
+  const auto refused = [&](ErrorKind kind, int64_t seq_len, const LoaderOptions& options) {
+    const SequenceTable table(source, {.seq_len = seq_len});
+    expect_error(kind, {"[loader]"}, [&] { Loader(source, table, options); });
   };
-  refused(ErrorKind::usage, {.seq_len = 0});
-  refused(ErrorKind::usage, {.seq_len = 4, .micro_batch = 0});
-  refused(ErrorKind::usage, {.seq_len = 4, .grad_accum = -1});
-  refused(ErrorKind::usage, {.seq_len = 1 << 20, .micro_batch = 1 << 20});
-  refused(ErrorKind::internal, {.seq_len = 4, .rank = 2, .world = 2});
-  const Loader loader(source, {.seq_len = 4});
+  expect_error(ErrorKind::usage, {"sequence length 0"}, [&] { SequenceTable(source, {.seq_len = 0}); });
+  refused(ErrorKind::usage, 4, {.micro_batch = 0});
+  refused(ErrorKind::usage, 4, {.grad_accum = -1});
+  refused(ErrorKind::usage, 1 << 20, {.micro_batch = 1 << 20});
+  refused(ErrorKind::internal, 4, {.rank = 2, .world = 2});
+  const SequenceTable table(source, {.seq_len = 4});
+  const Loader loader(source, table, {});
   expect_error(ErrorKind::internal, {"step -1"}, [&] { loader.step(-1); });
+  // A cache that was damaged after its index was checked.
+  const Loader strict(source, table, {.vocab_size = 10});
+  expect_error(ErrorKind::data, {"vocabulary size 10", "damaged"}, [&] { strict.step(0); });
+  expect_error(ErrorKind::data, {"nothing to learn", "1 tokens"}, [] {
+    const TokenSource one = generated(1);
+    SequenceTable(one, {.seq_len = 1});
+  });
 }
 
 }  // namespace

@@ -11,7 +11,8 @@ class PrefetcherTest : public ::testing::Test {
  protected:
   TokenSource source_ =
       TokenSource::generated({.vocab_size = 50, .tokens = 2000, .document_tokens = 30, .seed = 1, .eos = 0});
-  Loader loader_{source_, {.seq_len = 16, .micro_batch = 2, .grad_accum = 2, .seed = 3}};
+  SequenceTable table_{source_, {.seq_len = 16}};
+  Loader loader_{source_, table_, {.micro_batch = 2, .grad_accum = 2, .seed = 3}};
 };
 
 TEST_F(PrefetcherTest, GivesTheStepsInOrder) {

@@ -77,30 +77,28 @@ TEST(Sampler, VisitsEachSequenceOncePerEpoch) {
   EXPECT_EQ(epoch_of(sampler, 0, 24), epoch_of(Sampler(12, 4, 7, true), 0, 24));
 }
 
-TEST(Sampler, DropsTheIncompleteTail) {
+TEST(Sampler, AnEpochEndsWithItsStep) {
   const Sampler sampler(14, 4, 7, true);
-  EXPECT_EQ(sampler.steps_per_epoch(), 3);
-  EXPECT_EQ(sampler.place(11).epoch, 0);
-  EXPECT_EQ(sampler.place(12).epoch, 1);
-  EXPECT_EQ(sampler.place(12).index, 0);
-  // What one epoch leaves out, others visit.
-  std::set<int64_t> seen;
-  for (int64_t i = 0; i < 12 * 20; ++i) seen.insert(sampler.sequence(i));
-  EXPECT_EQ(seen.size(), 14u);
+  EXPECT_EQ(sampler.steps_per_epoch(), 4);
+  for (int64_t epoch = 0; epoch < 3; ++epoch) {
+    auto order = epoch_of(sampler, epoch * 16, 16);
+    EXPECT_EQ(order[14], Sampler::kEmpty);
+    EXPECT_EQ(order[15], Sampler::kEmpty);
+    order.resize(14);
+    EXPECT_EQ(std::set(order.begin(), order.end()).size(), 14u);
+    EXPECT_EQ(sampler.place(epoch * 16 + 15).epoch, epoch);
+  }
 }
 
-TEST(Sampler, WrapsInsideAStepWhenDataIsShort) {
-  const Sampler sampler(3, 8, 7, true);
+TEST(Sampler, ShortDataLeavesPlacesEmpty) {
+  const Sampler sampler(3, 8, 7, false);
   EXPECT_EQ(sampler.steps_per_epoch(), 1);
-  for (int64_t epoch = 0; epoch < 6; ++epoch) {
-    const auto order = epoch_of(sampler, epoch * 3, 3);
-    EXPECT_EQ(std::set(order.begin(), order.end()), (std::set<int64_t>{0, 1, 2}));
-  }
+  EXPECT_EQ(epoch_of(sampler, 8, 8), (std::vector<int64_t>{0, 1, 2, -1, -1, -1, -1, -1}));
 }
 
 TEST(Sampler, KeepsTheOrderWithoutShuffle) {
   const Sampler sampler(5, 2, 7, false);
-  EXPECT_EQ(epoch_of(sampler, 0, 8), (std::vector<int64_t>{0, 1, 2, 3, 0, 1, 2, 3}));
+  EXPECT_EQ(epoch_of(sampler, 0, 8), (std::vector<int64_t>{0, 1, 2, 3, 4, -1, 0, 1}));
 }
 
 }  // namespace

@@ -2,12 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <vector>
 
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_dir.h"
+#include "zeno/data/dataset/prepare.h"
+#include "zeno/data/tokenizer.h"
 
 namespace zeno::data {
 namespace {
@@ -15,13 +18,17 @@ namespace {
 using test::expect_error;
 using test::TempDir;
 
-const Tokenizer& tokenizer() {
-  static const Tokenizer result = Tokenizer::parse(byte_tokenizer_json(257), "test");
-  return result;
+DatasetSpec spec_of(const TempDir& folder, const std::vector<Path>& paths, int64_t vocab) {
+  const Path model = folder.path() / "model";
+  std::filesystem::create_directories(model);
+  folder.write("model/tokenizer.json", byte_tokenizer_json(std::min<int64_t>(vocab, 257)));
+  return {.paths = paths, .model = model, .cache = folder.path() / "cache", .vocab_size = vocab};
 }
 
-TokenSource open(const std::vector<Path>& paths, int64_t vocab = 257) {
-  return TokenSource::open(paths, vocab, &tokenizer());
+TokenSource open(const TempDir& folder, const std::vector<Path>& paths, int64_t vocab = 257) {
+  const DatasetSpec spec = spec_of(folder, paths, vocab);
+  prepare_dataset(spec, {}, 1);
+  return TokenSource::open(spec);
 }
 
 std::vector<int32_t> all(const TokenSource& source) {
@@ -35,47 +42,65 @@ std::vector<int64_t> starts(const TokenSource& source) {
 
 TEST(TokenSource, TextIsOneDocumentPerFile) {
   const TempDir folder;
-  const TokenSource source = open({folder.write("a.txt", "ab\n\nc"), folder.write("b", "d")});
+  const TokenSource source = open(folder, {folder.write("a.txt", "ab\n\nc"), folder.write("b", "d")});
   EXPECT_EQ(all(source), (std::vector<int32_t>{'a', 'b', '\n', '\n', 'c', 256, 'd', 256}));
-  EXPECT_EQ(starts(source), (std::vector<int64_t>{0, 6}));
-  EXPECT_GE(source.host_bytes(), 8 * sizeof(int32_t));
+  EXPECT_EQ(starts(source), (std::vector<int64_t>{0, 6, 8}));
+  EXPECT_EQ(source.host_bytes(), 0u);  // all mapped
+  EXPECT_TRUE(source.whole_texts());
+  EXPECT_EQ(source.origin(1), (folder.path() / "b").string());
 }
 
 TEST(TokenSource, TextWithoutEosIsStillApart) {
   const TempDir folder;
-  const Tokenizer plain = Tokenizer::parse(byte_tokenizer_json(256), "test");
-  const std::vector<Path> paths{folder.write("a", "ab"), folder.write("b", "c")};
-  const TokenSource source = TokenSource::open(paths, 256, &plain);
+  const TokenSource source = open(folder, {folder.write("a", "ab"), folder.write("b", "c")}, 256);
   EXPECT_EQ(all(source), (std::vector<int32_t>{'a', 'b', 'c'}));
-  EXPECT_EQ(starts(source), (std::vector<int64_t>{0, 2}));
+  EXPECT_EQ(starts(source), (std::vector<int64_t>{0, 2, 3}));
+}
+
+TEST(TokenSource, FoldersAreReadInOrderOfNames) {
+  const TempDir folder;
+  std::filesystem::create_directories(folder.path() / "in/b");
+  folder.write("in/c.txt", "3");
+  folder.write("in/b/z.md", "2");
+  folder.write("in/a.txt", "1");
+  folder.write("in/.hidden", "x");
+  folder.write("in/d.jsonl", "{\"text\": \"4\"}");
+  const TokenSource source = open(folder, {folder.path() / "in"});
+  EXPECT_EQ(all(source), (std::vector<int32_t>{'1', 256, '2', 256, '3', 256, '4', 256}));
+  EXPECT_FALSE(source.whole_texts());
 }
 
 TEST(TokenSource, TokenFilesAreCutAtEos) {
   const TempDir folder;
   const Path path = folder.path() / "tokens.bin";  // known by its magic, not its name
   write_token_file(path, {.vocab_size = 10, .eos = 0}, std::vector<int32_t>{1, 2, 0, 3, 0, 0, 4, 0});
-  EXPECT_EQ(starts(open({path})), (std::vector<int64_t>{0, 3, 5, 6}));
+  EXPECT_EQ(starts(open(folder, {path})), (std::vector<int64_t>{0, 3, 5, 6, 8}));
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "cache"));  // mapped as it is
   write_token_file(path, {.vocab_size = 10, .eos = {}}, std::vector<int32_t>{1, 2, 0, 3, 0});
-  EXPECT_EQ(starts(open({path})), (std::vector<int64_t>{0}));
+  EXPECT_EQ(starts(open(folder, {path})), (std::vector<int64_t>{0, 5}));
 }
 
-TEST(TokenSource, CopyCrossesFiles) {
+TEST(TokenSource, CopyCrossesParts) {
   const TempDir folder;
   const Path tokens = folder.path() / "t.zt";
   write_token_file(tokens, {.vocab_size = 70000, .eos = {}}, std::vector<int32_t>{7, 8, 9});
-  const TokenSource source =
-      open({folder.write("a", "ab"), tokens, folder.write("empty", ""), folder.write("c", "cd"), tokens});
-  const std::vector<int32_t> expected{'a', 'b', 256, 7, 8, 9, 'c', 'd', 256, 7, 8, 9};
+  const TokenSource source = open(
+      folder, {folder.write("a", "ab"), tokens, folder.write("empty", ""), folder.write("c", "cd"), tokens});
+  const std::vector<int32_t> expected{'a', 'b', 256, 'c', 'd', 256, 7, 8, 9, 7, 8, 9};
   ASSERT_EQ(all(source), expected);
-  EXPECT_EQ(starts(source), (std::vector<int64_t>{0, 3, 6, 9}));
+  EXPECT_EQ(starts(source), (std::vector<int64_t>{0, 3, 6, 9, 12}));
   for (size_t begin = 0; begin <= expected.size(); ++begin) {
     for (size_t end = begin; end <= expected.size(); ++end) {
       std::vector<int32_t> out(end - begin);
       source.copy(int64_t(begin), out);
       EXPECT_EQ(out,
                 std::vector<int32_t>(expected.begin() + int64_t(begin), expected.begin() + int64_t(end)));
+      std::vector<uint8_t> learned(end - begin);
+      source.copy_learned(int64_t(begin), learned);
+      EXPECT_EQ(learned, std::vector<uint8_t>(end - begin, 1));
     }
   }
+  EXPECT_EQ(source.origin(3), tokens.string() + ", document 0");
   std::vector<int32_t> out(2);
   expect_error(ErrorKind::internal, {"11+2"}, [&] { source.copy(11, out); });
 }
@@ -86,29 +111,30 @@ TEST(TokenSource, NamesIdsBeyondTheVocabulary) {
   for (const int64_t vocab : {60000, 100000}) {  // both widths
     write_token_file(path, {.vocab_size = vocab, .eos = {}}, std::vector<int32_t>{1, 2, 499, 500, 3, 501});
     expect_error(ErrorKind::data, {"a.zt", "position 3", "id 500", "vocabulary size 500"},
-                 [&] { open({path}, 500); });
-    EXPECT_EQ(open({path}, 502).tokens(), 6);
+                 [&] { open(folder, {path}, 500); });
+    EXPECT_EQ(open(folder, {path}, 502).tokens(), 6);
   }
-  expect_error(ErrorKind::data, {"b.txt", "position 1", "id 122", "vocabulary size 100"},
-               [&] { open({folder.write("b.txt", "az")}, 100); });
 }
 
 TEST(TokenSource, RefusesWhatItCannotRead) {
   const TempDir folder;
-  const auto refused = [](ErrorKind kind, std::vector<std::string> parts, const std::vector<Path>& paths) {
-    expect_error(kind, parts, [&] { open(paths); });
+  const auto refused = [&](ErrorKind kind, std::vector<std::string> parts, const std::vector<Path>& paths) {
+    expect_error(kind, parts, [&] { open(folder, paths); });
   };
   refused(ErrorKind::usage, {"--data"}, {});
   refused(ErrorKind::data, {"none.txt", "no such file"}, {folder.path() / "none.txt"});
-  refused(ErrorKind::data, {"folder"}, {folder.path()});
-  refused(ErrorKind::data, {"chat.jsonl", "token file"}, {folder.write("chat.jsonl", "{}")});
-  refused(ErrorKind::data, {"chat.json"}, {folder.write("chat.json", "{}")});
+  std::filesystem::create_directories(folder.path() / "hollow");
+  refused(ErrorKind::data, {"hollow", "empty folder"}, {folder.path() / "hollow"});
+  refused(ErrorKind::data, {"chat.json:1", "unknown format"}, {folder.write("chat.json", "{}")});
   refused(ErrorKind::data, {"x.parquet", "zero byte at 2"},
           {folder.write("x.parquet", std::string("PA\0R", 4))});
   refused(ErrorKind::data, {"bad.zt", "wrong magic"}, {folder.write("bad.zt", "text in a .zt file")});
   refused(ErrorKind::data, {"empty", "no tokens"}, {folder.write("empty", "")});
-  const std::vector<Path> text{folder.write("a.txt", "a")};
-  expect_error(ErrorKind::usage, {"a.txt", "tokenizer"}, [&] { TokenSource::open(text, 257, nullptr); });
+  const DatasetSpec spec{.paths = {folder.write("a.txt", "a")},
+                         .model = folder.path() / "elsewhere",
+                         .cache = folder.path() / "cache",
+                         .vocab_size = 257};
+  expect_error(ErrorKind::usage, {"elsewhere", "tokenizer"}, [&] { prepare_dataset(spec); });
 }
 
 TEST(GeneratedSource, IsAFunctionOfTheSeed) {

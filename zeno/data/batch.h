@@ -12,9 +12,9 @@ struct HostBatch {
   std::vector<int32_t> tokens;      // [R]
   std::vector<int32_t> targets;     // [R]; the next token, -1 where there is none to learn
   std::vector<int32_t> positions;   // [R]; counted from the start of the document in this sequence
-  std::vector<int32_t> doc_start;   // [R]; index in the sequence where the row's document starts; empty when
-                                    // documents are not kept apart
+  std::vector<int32_t> doc_start;   // [R]; index in the sequence where the row's document starts
   std::vector<int32_t> valid_rows;  // rows with a target, ascending
+  int64_t filled = 0;               // rows that hold a token; the others are padding
 
   bool operator==(const HostBatch&) const = default;
 };

@@ -3,75 +3,103 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <span>
 
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
+#include "zeno/base/math.h"
 
 namespace zeno::data {
 namespace {
 
-const LoaderOptions& checked(const LoaderOptions& options) {
-  require(options.seq_len >= 1 && options.micro_batch >= 1 && options.grad_accum >= 1, ErrorKind::usage,
-          "[loader] got sequence length {}, micro-batch {}, accumulation {}, expected at least 1 each",
-          options.seq_len, options.micro_batch, options.grad_accum);
+const LoaderOptions& checked(const LoaderOptions& options, int64_t seq_len) {
+  require(options.micro_batch >= 1 && options.grad_accum >= 1, ErrorKind::usage,
+          "[loader] got micro-batch {}, accumulation {}, expected at least 1 each", options.micro_batch,
+          options.grad_accum);
   constexpr int64_t kMax = std::numeric_limits<int32_t>::max();  // rows of a batch are counted in 32 bits
   require(
-      options.seq_len <= kMax / options.micro_batch && options.grad_accum <= kMax, ErrorKind::usage,
+      seq_len <= kMax / options.micro_batch && options.grad_accum <= kMax, ErrorKind::usage,
       "[loader] got {} sequences of {} tokens, {} times a step, expected at most {} tokens in a micro-batch",
-      options.micro_batch, options.seq_len, options.grad_accum, kMax);
+      options.micro_batch, seq_len, options.grad_accum, kMax);
   ensure(options.world >= 1 && options.rank >= 0 && options.rank < options.world,
          "[loader] got rank {} of {}", options.rank, options.world);
   return options;
 }
 
-// The last token of a window needs its target: a token after the window.
-int64_t count_sequences(const TokenSource& source, int64_t seq_len) {
-  const int64_t sequences = std::max<int64_t>(0, source.tokens() - 1) / seq_len;
-  require(sequences >= 1, ErrorKind::data,
-          "[loader] too little data: got {} tokens, expected at least {} for one sequence of {}; add data or "
-          "shorten "
-          "--seq-len",
-          source.tokens(), seq_len + 1, seq_len);
-  return sequences;
-}
-
 }  // namespace
 
-Loader::Loader(const TokenSource& source, const LoaderOptions& options)
+// The T rows of one sequence in a batch.
+struct Loader::Row {
+  std::span<int32_t> tokens, targets, positions, doc_start;
+};
+
+Loader::Loader(const TokenSource& source, const SequenceTable& table, const LoaderOptions& options)
     : source_(source),
-      options_(checked(options)),
-      sequences_(count_sequences(source, options.seq_len)),
+      table_(table),
+      options_(checked(options, table.seq_len())),
+      seq_len_(table.seq_len()),
       per_step_(options.micro_batch * options.grad_accum * options.world),
-      sampler_(sequences_, per_step_, options.seed, options.shuffle) {
-  if (sequences_ < per_step_ && options_.rank == 0) {
+      sampler_(table.sequences(), per_step_, options.seed, options.shuffle) {
+  if (options_.shuffle && table.sequences() < per_step_ && options_.rank == 0) {
     log_warning(
-        "[loader] the data has {} sequences of {} tokens and a step takes {}: sequences repeat within a "
-        "step; add "
-        "data ({} tokens for one step) or make the global batch smaller",
-        sequences_, options_.seq_len, per_step_, per_step_ * options_.seq_len + 1);
+        "[loader] the data has {} sequences of {} tokens and a step takes {}: the rest of every step is "
+        "padding; add data or make the global batch smaller",
+        table.sequences(), seq_len_, per_step_);
   }
+}
+
+int64_t Loader::first_place(int64_t step, int64_t micro_batch) const {
+  ensure(step >= 0, "[loader] got step {}, expected 0 or more", step);
+  const int64_t logical = options_.rank * options_.grad_accum + micro_batch;
+  return step * per_step_ + logical * options_.micro_batch;
 }
 
 std::vector<HostBatch> Loader::step(int64_t step) const {
-  ensure(step >= 0, "[loader] got step {}, expected 0 or more", step);
   std::vector<HostBatch> batches;
-  for (int64_t k = 0; k < options_.grad_accum; ++k) {
-    const int64_t logical = options_.rank * options_.grad_accum + k;
-    batches.push_back(micro_batch(step * per_step_ + logical * options_.micro_batch));
-  }
+  for (int64_t k = 0; k < options_.grad_accum; ++k) batches.push_back(micro_batch(first_place(step, k)));
   return batches;
 }
 
-HostBatch Loader::micro_batch(int64_t first_sample) const {
+std::string Loader::origins(int64_t step, size_t most) const {
+  std::string out;
+  size_t named = 0, further = 0;
+  std::vector<Piece> pieces;
+  for (int64_t i = 0; i < options_.grad_accum * options_.micro_batch; ++i) {
+    const int64_t sequence = sampler_.sequence(first_place(step, 0) + i);
+    if (sequence == Sampler::kEmpty) continue;
+    table_.pieces(sequence, pieces);
+    for (const Piece& piece : pieces) {
+      if (named == most) {
+        ++further;
+      } else {
+        out += (named++ == 0 ? "" : ", ") + source_.origin(piece.document);
+      }
+    }
+  }
+  if (further > 0) out += fmt::format(", … {} more", further);
+  return out;
+}
+
+HostBatch Loader::micro_batch(int64_t first_place) const {
   HostBatch out;
   out.batch = options_.micro_batch;
-  out.seq = options_.seq_len;
+  out.seq = seq_len_;
   const size_t rows = size_t(out.batch * out.seq);
   out.tokens.resize(rows);
   out.targets.resize(rows);
   out.positions.resize(rows);
-  if (options_.separate_documents) out.doc_start.resize(rows);
-  for (int64_t row = 0; row < out.batch; ++row) fill_row(out, row, sampler_.sequence(first_sample + row));
+  out.doc_start.resize(rows);
+  std::vector<Piece> pieces;
+  for (int64_t row = 0; row < out.batch; ++row) {
+    fill_row(out, row, sampler_.sequence(first_place + row), pieces);
+  }
+  if (options_.vocab_size > 0) {
+    const int32_t largest = *std::ranges::max_element(out.tokens);
+    require(largest < options_.vocab_size, ErrorKind::data,
+            "[loader] got token id {}, expected below the vocabulary size {}; the dataset cache is damaged: "
+            "remove it",
+            largest, options_.vocab_size);
+  }
   out.valid_rows.reserve(rows);
   for (size_t row = 0; row < rows; ++row) {
     if (out.targets[row] >= 0) out.valid_rows.push_back(int32_t(row));
@@ -79,31 +107,64 @@ HostBatch Loader::micro_batch(int64_t first_sample) const {
   return out;
 }
 
-void Loader::fill_row(HostBatch& out, int64_t row, int64_t sequence) const {
-  const int64_t T = options_.seq_len;
-  const int64_t begin = sequence * T;
+void Loader::fill_row(HostBatch& out, int64_t row, int64_t sequence, std::vector<Piece>& pieces) const {
   const auto part = [&](std::vector<int32_t>& all) {
-    return std::span(all).subspan(size_t(row * T), size_t(T));
+    return std::span(all).subspan(size_t(row * seq_len_), size_t(seq_len_));
   };
-  const auto tokens = part(out.tokens), targets = part(out.targets), positions = part(out.positions);
-  source_.copy(begin, tokens);
-  std::copy(tokens.begin() + 1, tokens.end(), targets.begin());
-  source_.copy(begin + T, targets.last(1));
-  std::iota(positions.begin(), positions.end(), 0);
-  if (!options_.separate_documents) return;
+  const Row rows{part(out.tokens), part(out.targets), part(out.positions), part(out.doc_start)};
+  int64_t at = 0;
+  pieces.clear();
+  if (sequence != Sampler::kEmpty) table_.pieces(sequence, pieces);
+  for (const Piece& piece : pieces) {
+    fill_piece(rows, at, piece);
+    at += piece.length;
+  }
+  out.filled += at;
+  fill_padding(rows, at);
+}
 
-  // A document that began in an earlier window starts anew here: its first part is not in sight.
-  const auto doc_start = part(out.doc_start);
-  std::ranges::fill(doc_start, 0);
+void Loader::fill_piece(const Row& row, int64_t at, const Piece& piece) const {
   const auto starts = source_.document_starts();
-  for (auto next = std::ranges::upper_bound(starts, begin); next != starts.end() && *next <= begin + T;
-       ++next) {
-    const int64_t at = *next - begin;
-    const int64_t end = next + 1 == starts.end() ? T : std::min(T, next[1] - begin);
-    targets[size_t(at - 1)] = -1;
-    const auto document = positions.subspan(size_t(at), size_t(end - at));
-    std::iota(document.begin(), document.end(), 0);
-    std::ranges::fill(doc_start.subspan(size_t(at), size_t(end - at)), int32_t(at));
+  const auto first = size_t(at), length = size_t(piece.length);
+  const int64_t end = piece.begin + piece.length;
+  // Targets reach one token further where the text goes on after the piece.
+  const bool further = table_.targets_continue() && end < source_.tokens();
+  const auto tokens = row.tokens.subspan(first, length), targets = row.targets.subspan(first, length);
+  source_.copy(piece.begin, tokens);
+  std::copy(tokens.begin() + 1, tokens.end(), targets.begin());
+  targets.back() = -1;
+  if (further) source_.copy(end, targets.last(1));
+  std::vector<uint8_t> learned(length - (further ? 0 : 1));
+  source_.copy_learned(piece.begin + 1, learned);
+  for (size_t i = 0; i < learned.size(); ++i) {
+    if (learned[i] == 0) targets[i] = -1;
+  }
+
+  // A document that began before the piece starts anew here: its first part is not in sight.
+  int64_t begin = piece.begin;
+  for (auto document = size_t(piece.document); begin < end; ++document) {
+    const int64_t stop = std::min(end, starts[document + 1]);
+    const auto from = size_t(at + begin - piece.begin), count = size_t(stop - begin);
+    const auto positions = row.positions.subspan(from, count);
+    std::iota(positions.begin(), positions.end(), 0);
+    std::ranges::fill(row.doc_start.subspan(from, count), int32_t(from));
+    if (stop == starts[document + 1] && count > 0) row.targets[from + count - 1] = -1;
+    begin = stop;
+  }
+}
+
+// Padding has documents of its own, so that no sample sees it. Several of them: attention costs the square of
+// a document's length; not too many: each is an entry of the GPU's ragged attention.
+void Loader::fill_padding(const Row& row, int64_t at) const {
+  constexpr int64_t kDocuments = 8, kShortest = 64;
+  const int64_t length = std::max(kShortest, div_ceil(seq_len_ - at, kDocuments));
+  for (int64_t begin = at; begin < seq_len_; begin += length) {
+    const auto from = size_t(begin), count = size_t(std::min(length, seq_len_ - begin));
+    std::ranges::fill(row.tokens.subspan(from, count), 0);
+    std::ranges::fill(row.targets.subspan(from, count), -1);
+    const auto positions = row.positions.subspan(from, count);
+    std::iota(positions.begin(), positions.end(), 0);
+    std::ranges::fill(row.doc_start.subspan(from, count), int32_t(from));
   }
 }
 

@@ -1,9 +1,9 @@
 #include "zeno/data/sampler.h"
 
-#include <algorithm>
 #include <bit>
 
 #include "zeno/base/error.h"
+#include "zeno/base/math.h"
 #include "zeno/base/rng.h"
 
 namespace zeno::data {
@@ -31,14 +31,15 @@ Sampler::Sampler(int64_t sequences, int64_t per_step, uint64_t seed, bool shuffl
     : sequences_(sequences), seed_(seed), shuffle_(shuffle) {
   ensure(sequences >= 1 && per_step >= 1, "[sampler] got {} sequences, {} per step, expected at least 1",
          sequences, per_step);
-  steps_per_epoch_ = std::max<int64_t>(1, sequences / per_step);
-  per_epoch_ = sequences < per_step ? sequences : steps_per_epoch_ * per_step;
+  steps_per_epoch_ = div_ceil(sequences, per_step);
+  per_epoch_ = steps_per_epoch_ * per_step;
 }
 
 SamplePlace Sampler::place(int64_t sample) const { return {sample / per_epoch_, sample % per_epoch_}; }
 
 int64_t Sampler::sequence(int64_t sample) const {
   const auto [epoch, index] = place(sample);
+  if (index >= sequences_) return kEmpty;
   if (!shuffle_) return index;
   return int64_t(
       permute(uint64_t(index), uint64_t(sequences_), random_bits(seed_, 0x5a3b1e, uint64_t(epoch))));

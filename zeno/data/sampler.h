@@ -14,21 +14,23 @@ struct SamplePlace {
   int64_t index = 0;  // within the epoch, before shuffling
 };
 
-// Maps the endless count of samples that a run consumes to sequences of the data.
+// Maps the endless count of places that the steps of a run have to sequences of the data. An epoch uses every
+// sequence once and ends with a step: places of its last step that no sequence is left for stay empty.
 class Sampler {
  public:
-  // Every step takes `per_step` samples. An epoch ends before its incomplete last step; with fewer sequences
-  // than one step needs, epochs follow each other inside a step.
+  static constexpr int64_t kEmpty = -1;
+
+  // Every step has `per_step` places.
   Sampler(int64_t sequences, int64_t per_step, uint64_t seed, bool shuffle);
 
   int64_t steps_per_epoch() const { return steps_per_epoch_; }
   SamplePlace place(int64_t sample) const;
-  int64_t sequence(int64_t sample) const;
+  int64_t sequence(int64_t sample) const;  // or kEmpty
 
  private:
   int64_t sequences_;
-  int64_t per_epoch_;
   int64_t steps_per_epoch_;
+  int64_t per_epoch_;
   uint64_t seed_;
   bool shuffle_;
 };

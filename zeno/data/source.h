@@ -1,59 +1,65 @@
-// What a run trains on: one stream of tokens cut into documents. A document is a span of the stream and
-// includes the eos token that ends it, where there is one.
+// What a run trains on: one stream of tokens cut into documents, with a mark on each token that is to be
+// learned. A document is a sample: a chat, a completion, a text file, a piece of a token file.
 //
-// Owns the tokens (text, generated) or the mappings of token files. Immutable after construction: share it
-// between threads and ranks.
+// Owns generated tokens, or the mappings of a dataset cache and of token files, so data may be larger than
+// memory. Immutable after construction: share it between threads and ranks.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <variant>
 #include <vector>
 
-#include "zeno/base/file.h"
+#include "zeno/data/dataset/cache.h"
+#include "zeno/data/dataset/options.h"
+#include "zeno/data/generated.h"
 #include "zeno/data/token_file.h"
-#include "zeno/data/tokenizer.h"
 
 namespace zeno::data {
 
-// A sequence to learn from without any data: a noisy Markov chain of order 2, a function of (seed, document,
-// position). Half of the tokens follow from the one before, three eighths from the two before, the rest is
-// noise.
-struct GeneratedData {
-  int64_t vocab_size = 0;
-  int64_t tokens = 0;
-  int64_t document_tokens = 512;  // eos included
-  uint64_t seed = 0;
-  std::optional<int32_t> eos;
-};
-
 class TokenSource {
  public:
-  // Token files (by their magic) and plain text (one document per file), in the order given. `tokenizer` may
-  // be null when there is no text. Every id is checked against the model's `vocab_size`.
-  static TokenSource open(std::span<const Path> paths, int64_t vocab_size, const Tokenizer* tokenizer);
+  // The samples of the cache that prepare_dataset(spec) has made, then those of token files.
+  static TokenSource open(const DatasetSpec& spec);
   static TokenSource generated(const GeneratedData& options);
+  // From memory; for tests.
+  static TokenSource of(const std::vector<Sample>& samples);
 
   int64_t tokens() const { return tokens_; }
-  int64_t documents() const { return int64_t(starts_.size()); }
-  // Where each document begins in the stream: ascending, the first at 0.
+  int64_t documents() const { return int64_t(starts_.size()) - 1; }
+  // Where each document begins in the stream, and as one more the end of the stream.
   std::span<const int64_t> document_starts() const { return starts_; }
+  // Nothing but plain text and token files: samples have no shape that a window would cut.
+  bool whole_texts() const { return whole_texts_; }
+
   // Tokens begin .. begin + out.size() of the stream.
   void copy(int64_t begin, std::span<int32_t> out) const;
+  // The same range: 1 where the token is to be learned.
+  void copy_learned(int64_t begin, std::span<uint8_t> out) const;
+  // Where a document comes from: file and line, as far as known.
+  std::string origin(int64_t document) const;
   // Bytes of host memory this object holds (mapped files not counted).
   size_t host_bytes() const;
 
  private:
   struct Part {
-    int64_t begin = 0, count = 0;
-    std::variant<std::vector<int32_t>, TokenFile> tokens;
+    int64_t begin = 0, count = 0, first_document = 0;
+    std::variant<Sample, TokenFile, CachedSamples> tokens;
   };
+  TokenSource() = default;
   void add_token_file(const Path& path, int64_t vocab_size);
-  void add_text_file(const Path& path, int64_t vocab_size, const Tokenizer* tokenizer);
+  void add_cache(CachedSamples cache);
+  void add_memory(Sample tokens, std::span<const int64_t> starts);
+  void finish();
+  template <class F>
+  void for_each_part(int64_t begin, size_t count, F&& f) const;
 
   int64_t tokens_ = 0;
-  std::vector<int64_t> starts_;
+  bool whole_texts_ = true;
+  std::vector<int64_t> own_starts_;  // not used where all is one cache: the mapped index serves
+  std::span<const int64_t> starts_;
   std::vector<Part> parts_;
 };
 

@@ -1,0 +1,109 @@
+#include "zeno/data/dataset/record_reader.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/expect_error.h"
+#include "tests/support/temp_dir.h"
+
+namespace zeno::data {
+namespace {
+
+using test::expect_error;
+using test::TempDir;
+
+struct Read {
+  std::string text;
+  uint32_t line;
+  bool operator==(const Read&) const = default;
+};
+void PrintTo(const Read& read, std::ostream* out) { *out << read.line << ":" << read.text; }
+
+std::vector<RawRecord> read_all(const std::string& contents, FileKind kind, const ReaderOptions& options) {
+  const TempDir folder;
+  const Path path = folder.write("a", contents);
+  RecordReader reader({path, kind, contents.size()}, options);
+  std::vector<RawRecord> all, some;
+  for (reader.next(some); !some.empty(); reader.next(some)) all.insert(all.end(), some.begin(), some.end());
+  EXPECT_EQ(reader.bytes_read(), contents.size());
+  return all;
+}
+
+// The same whatever the size of pieces.
+void expect_records(const std::string& contents, FileKind kind, const std::vector<Read>& expected) {
+  for (const size_t piece : {1, 2, 3, 7, 1000}) {
+    std::vector<Read> got;
+    for (const RawRecord& record : read_all(contents, kind, {.piece_bytes = piece})) {
+      got.push_back({record.text, record.line});
+    }
+    EXPECT_EQ(got, expected) << "pieces of " << piece;
+  }
+}
+
+TEST(RecordReader, ReadsLines) {
+  expect_records("{\"a\":1}\r\n\n \t\n{}\n  {\"b\":2} \nx", FileKind::json_lines,
+                 {{"{\"a\":1}", 1}, {"{}", 4}, {"{\"b\":2}", 5}, {"x", 6}});
+  expect_records("\xef\xbb\xbf{}\n", FileKind::json_lines, {{"{}", 1}});
+  expect_records("\n\n", FileKind::json_lines, {});
+}
+
+TEST(RecordReader, ReadsElementsOfAnArray) {
+  expect_records("[]", FileKind::json_array, {});
+  expect_records("\xef\xbb\xbf [\n{\"a\": \"]}\\\"\"},\n\n {\"b\":\n[1, {}]} , 7,\"x\\\\\"]\n",
+                 FileKind::json_array,
+                 {{"{\"a\": \"]}\\\"\"}", 2}, {"{\"b\":\n[1, {}]}", 4}, {"7", 5}, {"\"x\\\\\"", 5}});
+}
+
+TEST(RecordReader, RefusesBrokenArrays) {
+  const auto refused = [](const std::string& contents, const std::string& part) {
+    for (const size_t piece : {1, 1000}) {
+      expect_error(ErrorKind::data, {part, "/a:"},
+                   [&] { read_all(contents, FileKind::json_array, {.piece_bytes = piece}); });
+    }
+  };
+  refused("[{}", "complete");
+  refused("[{\"a\": \"", "complete");
+  refused("[\n{} {}]", "a:2: expected ','");
+  refused("[{}] x", "after the end");
+}
+
+TEST(RecordReader, RefusesEndlessRecords) {
+  const std::string longer(100, 'x');
+  expect_error(ErrorKind::data, {"a:2", "more than 50 bytes"}, [&] {
+    read_all("x\n" + longer + "\n" + longer, FileKind::json_lines, {.piece_bytes = 8, .record_bytes = 50});
+  });
+}
+
+TEST(RecordReader, CutsTextWhereALineEnds) {
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += fmt::format("line {} of the text\n\n", i);
+  for (const size_t piece : {1, 50, 10000}) {
+    const auto records = read_all(text, FileKind::plain_text, {.piece_bytes = piece, .text_bytes = 200});
+    std::string together;
+    for (size_t i = 0; i < records.size(); ++i) {
+      EXPECT_EQ(records[i].first, i == 0);
+      EXPECT_EQ(records[i].last, i + 1 == records.size());
+      EXPECT_LE(records[i].text.size(), 200u);
+      EXPECT_TRUE(records[i].text.ends_with("\n\n"));
+      EXPECT_TRUE(records[i].text.starts_with("line"));
+      together += records[i].text;
+    }
+    EXPECT_EQ(together, text);
+    EXPECT_GT(records.size(), 30u);
+  }
+}
+
+TEST(RecordReader, NeverCutsACharacter) {
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += "\xe2\x82\xac";
+  std::string together;
+  for (const RawRecord& record : read_all(text, FileKind::plain_text, {.text_bytes = 100})) {
+    EXPECT_EQ(record.text.size() % 3, 0u);
+    together += record.text;
+  }
+  EXPECT_EQ(together, text);
+  expect_error(ErrorKind::data, {"zero byte at 3"},
+               [] { read_all(std::string("abc\0d", 5), FileKind::plain_text, {}); });
+}
+
+}  // namespace
+}  // namespace zeno::data

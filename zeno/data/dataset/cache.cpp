@@ -1,0 +1,251 @@
+#include "zeno/data/dataset/cache.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "zeno/base/error.h"
+#include "zeno/base/math.h"
+
+namespace zeno::data {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+static_assert(std::endian::native == std::endian::little, "columns are little-endian and mapped as they are");
+constexpr int kVersion = 1;
+constexpr const char* kManifest = "manifest.json";
+constexpr int64_t kBitsPerWord = 64;
+
+uint32_t width_of(int64_t vocab_size) { return vocab_size <= 65536 ? 2 : 4; }
+int64_t words_of(int64_t bits) { return div_ceil(bits, kBitsPerWord); }
+
+struct FreeHash {
+  void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
+};
+
+// An array on disk that grows at its end.
+class Column {
+ public:
+  explicit Column(const Path& path) : file_(File::create(path)) { XXH3_64bits_reset(hash_.get()); }
+
+  template <class T>
+  void push(T value) {
+    const size_t at = buffer_.size();
+    buffer_.resize(at + sizeof(T));
+    std::memcpy(buffer_.data() + at, &value, sizeof(T));
+    if (buffer_.size() >= kBufferBytes) flush();
+  }
+  uint64_t bytes() const { return written_ + buffer_.size(); }
+  // The checksum, once everything is on the disk.
+  uint64_t finish() {
+    flush();
+    file_.sync();
+    file_.close();
+    return XXH3_64bits_digest(hash_.get());
+  }
+
+ private:
+  static constexpr size_t kBufferBytes = size_t(1) << 20;
+
+  void flush() {
+    XXH3_64bits_update(hash_.get(), buffer_.data(), buffer_.size());
+    file_.write_at(buffer_.data(), buffer_.size(), written_);
+    written_ += buffer_.size();
+    buffer_.clear();
+  }
+
+  File file_;
+  std::vector<std::byte> buffer_;
+  uint64_t written_ = 0;
+  std::unique_ptr<XXH3_state_t, FreeHash> hash_{XXH3_createState()};
+};
+
+Json column_json(Column& column) {
+  const uint64_t bytes = column.bytes();
+  return {{"bytes", bytes}, {"xxh3", fmt::format("{:016x}", column.finish())}};
+}
+
+Json report_json(const BuildReport& report) {
+  return {{"samples", report.samples}, {"tokens", report.tokens},
+          {"learned", report.learned}, {"nothing_to_learn", report.nothing_to_learn},
+          {"bad", report.bad},         {"whole_texts", report.whole_texts},
+          {"layout", report.layout}};
+}
+
+BuildReport report_of(const Json& json) {
+  BuildReport report;
+  json.at("samples").get_to(report.samples);
+  json.at("tokens").get_to(report.tokens);
+  json.at("learned").get_to(report.learned);
+  json.at("nothing_to_learn").get_to(report.nothing_to_learn);
+  for (const auto& [reason, count] : json.at("bad").items()) report.bad[reason] = count.get<int64_t>();
+  json.at("whole_texts").get_to(report.whole_texts);
+  json.at("layout").get_to(report.layout);
+  return report;
+}
+
+// Paths in an identity need not be UTF-8, which JSON cannot hold: a hash is compared instead.
+std::string key_of(const std::string& identity) {
+  return fmt::format("{:016x}", XXH3_64bits(identity.data(), identity.size()));
+}
+
+Json read_manifest(const Path& folder) {
+  const Path path = folder / kManifest;
+  try {
+    return Json::parse(read_file(path));
+  } catch (const nlohmann::json::exception&) {
+    fail(ErrorKind::data, "[dataset] {}: damaged: not JSON", path.string());
+  }
+}
+
+// Maps a column of `count` values; the mapping goes to `keep`.
+template <class T>
+std::span<const T> map_column(const Path& folder, const char* name, uint64_t count,
+                              std::vector<MappedFile>& keep) {
+  const Path path = folder / name;
+  require(file_exists(path), ErrorKind::data, "[dataset] {}: damaged: missing", path.string());
+  const auto bytes = keep.emplace_back(path).bytes();
+  require(bytes.size() / sizeof(T) == count && bytes.size() % sizeof(T) == 0, ErrorKind::data,
+          "[dataset] {}: damaged: got {} bytes, expected {} values of {} bytes", path.string(), bytes.size(),
+          count, sizeof(T));
+  return {reinterpret_cast<const T*>(bytes.data()), size_t(count)};
+}
+
+template <class T>
+void widen(std::span<const std::byte> tokens, size_t begin, std::span<int32_t> out) {
+  const T* ids = reinterpret_cast<const T*>(tokens.data()) + begin;
+  std::transform(ids, ids + out.size(), out.begin(), [](T id) { return int32_t(id); });
+}
+
+}  // namespace
+
+struct CacheWriter::Columns {
+  Columns(Path in, int64_t vocab_size)
+      : folder(std::move(in)),
+        width(width_of(vocab_size)),
+        tokens(folder / "tokens.bin"),
+        learned(folder / "learned.bin"),
+        index(folder / "index.bin"),
+        lines(folder / "lines.bin") {}
+
+  Path folder;
+  uint32_t width;
+  Column tokens, learned, index, lines;
+  std::vector<CachedFile> files;
+  int64_t documents = 0, count = 0;
+  uint64_t word = 0;  // the bits that do not fill a word yet
+};
+
+CacheWriter::CacheWriter(Path folder, int64_t vocab_size)
+    : columns_(std::make_unique<Columns>(std::move(folder), vocab_size)) {}
+CacheWriter::~CacheWriter() = default;
+
+int64_t CacheWriter::documents() const { return columns_->documents; }
+int64_t CacheWriter::tokens() const { return columns_->count; }
+
+void CacheWriter::begin_file(const std::string& path) {
+  columns_->files.push_back({path, columns_->documents});
+}
+
+void CacheWriter::begin_document(uint32_t line) {
+  columns_->index.push(columns_->count);
+  columns_->lines.push(line);
+  ++columns_->documents;
+}
+
+void CacheWriter::append(const Sample& part) {
+  ensure(part.learned.size() == part.ids.size(), "[dataset] got {} ids and {} flags", part.ids.size(),
+         part.learned.size());
+  Columns& c = *columns_;
+  for (size_t i = 0; i < part.ids.size(); ++i) {
+    if (c.width == 2) {
+      c.tokens.push(uint16_t(part.ids[i]));
+    } else {
+      c.tokens.push(uint32_t(part.ids[i]));
+    }
+    const int64_t bit = c.count++ % kBitsPerWord;
+    c.word |= uint64_t(part.learned[i] != 0) << bit;
+    if (bit == kBitsPerWord - 1) c.learned.push(std::exchange(c.word, 0));
+  }
+}
+
+void CacheWriter::commit(const std::string& identity, const BuildReport& report) {
+  Columns& c = *columns_;
+  if (c.count % kBitsPerWord != 0) c.learned.push(std::exchange(c.word, 0));
+  c.index.push(c.count);
+  Json files = Json::array();
+  for (const CachedFile& file : c.files) {
+    files.push_back({{"path", file.path}, {"first_document", file.first_document}});
+  }
+  const Json manifest{{"format", "zeno dataset"},
+                      {"version", kVersion},
+                      {"key", key_of(identity)},
+                      {"identity", identity},
+                      {"documents", c.documents},
+                      {"width", c.width},
+                      {"columns",
+                       {{"tokens", column_json(c.tokens)},
+                        {"learned", column_json(c.learned)},
+                        {"index", column_json(c.index)},
+                        {"lines", column_json(c.lines)}}},
+                      {"report", report_json(report)},
+                      {"files", files}};
+  sync_folder(c.folder);
+  // Names of files need not be UTF-8; what is not is shown by a replacement character.
+  replace_file(c.folder / kManifest, manifest.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+CachedSamples::CachedSamples(const Path& folder, const std::string& identity) try {
+  const Json manifest = read_manifest(folder);
+  require(manifest.at("version") == kVersion && manifest.at("key") == key_of(identity), ErrorKind::data,
+          "[dataset] {}: damaged: the manifest is of another dataset", folder.string());
+  report_ = report_of(manifest.at("report"));
+  const int64_t documents = manifest.at("documents").get<int64_t>();
+  width_ = manifest.at("width").get<uint32_t>();
+  const bool sane = documents >= 0 && report_.tokens >= 0 && (width_ == 2 || width_ == 4);
+  require(sane, ErrorKind::data, "[dataset] {}: damaged: got {} documents, {} tokens of {} bytes",
+          folder.string(), documents, report_.tokens, width_);
+  const auto tokens = uint64_t(report_.tokens), starts = uint64_t(documents) + 1;
+  tokens_ = map_column<std::byte>(folder, "tokens.bin", tokens * width_, mappings_);
+  learned_ = map_column<uint64_t>(folder, "learned.bin", uint64_t(words_of(report_.tokens)), mappings_);
+  starts_ = map_column<int64_t>(folder, "index.bin", starts, mappings_);
+  lines_ = map_column<uint32_t>(folder, "lines.bin", uint64_t(documents), mappings_);
+  const std::string checksum = fmt::format("{:016x}", XXH3_64bits(starts_.data(), starts_.size_bytes()));
+  require(manifest.at("columns").at("index").at("xxh3") == checksum, ErrorKind::data,
+          "[dataset] {}: damaged: the checksum of index.bin is {}", folder.string(), checksum);
+  require(starts_.front() == 0 && starts_.back() == report_.tokens, ErrorKind::data,
+          "[dataset] {}: damaged: the index ends at {} of {} tokens", folder.string(), starts_.back(),
+          report_.tokens);
+  for (const Json& file : manifest.at("files")) {
+    files_.push_back({file.at("path").get<std::string>(), file.at("first_document").get<int64_t>()});
+  }
+} catch (const nlohmann::json::exception& error) {
+  fail(ErrorKind::data, "[dataset] {}: damaged manifest: {}", folder.string(), error.what());
+}
+
+void CachedSamples::copy(int64_t begin, std::span<int32_t> out) const {
+  ensure(begin >= 0 && begin + int64_t(out.size()) <= tokens(), "[dataset] got tokens {}+{} of {}", begin,
+         out.size(), tokens());
+  if (width_ == 2) return widen<uint16_t>(tokens_, size_t(begin), out);
+  widen<uint32_t>(tokens_, size_t(begin), out);
+}
+
+void CachedSamples::copy_learned(int64_t begin, std::span<uint8_t> out) const {
+  for (size_t i = 0; i < out.size(); ++i) {
+    const uint64_t bit = uint64_t(begin) + i;
+    out[i] = uint8_t(learned_[bit / kBitsPerWord] >> (bit % kBitsPerWord) & 1);
+  }
+}
+
+std::string CachedSamples::origin(int64_t document) const {
+  const auto file = std::ranges::upper_bound(files_, document, {}, &CachedFile::first_document) - 1;
+  const uint32_t line = lines_[size_t(document)];
+  return line == 0 ? file->path : fmt::format("{}:{}", file->path, line);
+}
+
+}  // namespace zeno::data

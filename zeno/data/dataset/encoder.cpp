@@ -1,0 +1,236 @@
+#include "zeno/data/dataset/encoder.h"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <type_traits>
+
+#include "zeno/base/error.h"
+#include "zeno/data/chat/chat_template.h"
+#include "zeno/data/dataset/special_guard.h"
+#include "zeno/data/tokenizer.h"
+
+namespace zeno::data {
+namespace {
+
+// Records are their authors' own layout: special tokens they write are meant, and bos is added as for any
+// text.
+constexpr EncodeOptions kWithSpecials{.add_special = true, .parse_special = true};
+
+void check_extra(const std::string& text) {
+  require(text.empty() || Json::parse(text, nullptr, false).is_object(), ErrorKind::usage,
+          "[data] --template-extra: got '{}', expected a JSON object such as {{\"enable_thinking\": false}}",
+          text);
+}
+
+// Tokens that hold a byte of one of the spans. Both are in order.
+std::vector<uint8_t> touched(std::span<const TextSpan> tokens, std::span<const TextSpan> spans) {
+  std::vector<uint8_t> out(tokens.size(), 0);
+  size_t next = 0;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    while (next < spans.size() && spans[next].end <= tokens[i].begin) ++next;
+    if (next == spans.size()) break;
+    // A token without bytes of its own belongs to where it stands.
+    const size_t end = std::max(tokens[i].end, tokens[i].begin + 1);
+    out[i] = spans[next].begin < end;
+  }
+  return out;
+}
+
+// The stretches between cuts, each by itself: no token reaches over a cut.
+Encoding encode_pieces(const Tokenizer& tokenizer, const GuardedChat& chat) {
+  constexpr EncodeOptions kOptions{.add_special = false, .parse_special = true};
+  if (chat.cuts.empty()) return tokenizer.encode_with_spans(chat.text, kOptions);
+  Encoding all;
+  size_t begin = 0;
+  for (size_t i = 0; i <= chat.cuts.size(); ++i) {
+    const size_t end = i == chat.cuts.size() ? chat.text.size() : chat.cuts[i];
+    const Encoding piece =
+        tokenizer.encode_with_spans(std::string_view(chat.text).substr(begin, end - begin), kOptions);
+    all.ids.insert(all.ids.end(), piece.ids.begin(), piece.ids.end());
+    for (const TextSpan& span : piece.spans) all.spans.push_back({span.begin + begin, span.end + begin});
+    begin = end;
+  }
+  return all;
+}
+
+}  // namespace
+
+struct SampleEncoder::Parts {
+  explicit Parts(const DatasetSpec& from) : spec(from) {
+    check_extra(spec.template_extra);
+    if (Tokenizer::exists(spec.model)) tokenizer = Tokenizer::open(spec.model);
+    if (tokenizer) guard = SpecialGuard(*tokenizer);
+    has_template = !spec.chat_template.empty() || ChatTemplate::in_folder(spec.model);
+    // A template that cannot be read matters only where there are chats.
+    if (has_template) {
+      try {
+        chat_template = ChatTemplate::open(spec.model, spec.chat_template);
+      } catch (const Error& error) {
+        template_error = error.what();
+      }
+    }
+  }
+
+  const Tokenizer& need_tokenizer() const {
+    require(tokenizer.has_value(), ErrorKind::usage,
+            "[data] {}: got no tokenizer, expected tokenizer.json; text cannot be read without one",
+            spec.model.string());
+    return *tokenizer;
+  }
+
+  GuardedChat render(const ChatRecord& chat) const {
+    require(template_error.empty(), ErrorKind::usage, "{}", template_error);
+    require(has_template, ErrorKind::usage,
+            "[data] {}: got chats and no chat template, expected one in the folder; give --chat-template "
+            "chatml, another preset or a .jinja file",
+            spec.model.string());
+    const ChatOptions options{.extra = spec.template_extra};
+    Json messages = chat.messages;
+    const bool guarded = guard.protect(messages);
+    RenderedChat rendered = chat_template->render(messages, chat.tools, options);
+    if (!guarded) return {std::move(rendered.text), std::move(rendered.assistant), {}};
+    return SpecialGuard::remove(rendered.text, rendered.assistant);
+  }
+
+  // A text may begin with the bos that the post-processor adds as well.
+  void remove_second_bos(Sample& sample) const {
+    const auto bos = tokenizer->bos();
+    if (!bos || sample.ids.size() < 2 || sample.ids[0] != *bos || sample.ids[1] != *bos) return;
+    sample.ids.erase(sample.ids.begin());
+    sample.learned.erase(sample.learned.begin());
+  }
+
+  // What ends is learned to end, whoever wrote the eos.
+  void end_with_eos(Sample& sample) const {
+    const auto eos = tokenizer->eos();
+    if (!eos) return;
+    if (sample.ids.empty() || sample.ids.back() != *eos) {
+      sample.ids.push_back(*eos);
+      sample.learned.push_back(1);
+    }
+    sample.learned.back() = 1;
+  }
+
+  void check_loss_on_text() const {
+    require(spec.loss_on == LossOn::automatic || spec.loss_on == LossOn::all, ErrorKind::usage,
+            "[data] --loss-on: got a part of samples, expected all: plain text has no completions or turns");
+  }
+
+  DatasetSpec spec;
+  std::optional<Tokenizer> tokenizer;
+  SpecialGuard guard;
+  bool has_template = false;
+  std::optional<ChatTemplate> chat_template;
+  std::string template_error;  // why there is none, though there should be
+};
+
+SampleEncoder::SampleEncoder(const DatasetSpec& spec) : parts_(std::make_unique<const Parts>(spec)) {}
+SampleEncoder::~SampleEncoder() = default;
+
+bool has_target(const Sample& sample) {
+  return sample.ids.size() >= 2 &&
+         std::find(sample.learned.begin() + 1, sample.learned.end(), uint8_t(1)) != sample.learned.end();
+}
+
+void SampleEncoder::check_ids(const Sample& sample) const {
+  const int64_t vocab = parts_->spec.vocab_size;
+  const auto bad =
+      std::ranges::find_if(sample.ids, [&](int32_t id) { return id < 0 || int64_t(id) >= vocab; });
+  require(bad == sample.ids.end(), ErrorKind::data,
+          "token {} has id {}, expected below the model's vocabulary size {}", bad - sample.ids.begin(),
+          bad == sample.ids.end() ? 0 : *bad, vocab);
+}
+
+Sample SampleEncoder::encode(const Record& record) const {
+  Sample sample = std::visit(
+      [&](const auto& shape) {
+        using T = std::remove_cvref_t<decltype(shape)>;
+        if constexpr (std::is_same_v<T, ChatRecord>) return encode_chat(shape);
+        if constexpr (std::is_same_v<T, PromptRecord>) return encode_prompt(shape);
+        if constexpr (std::is_same_v<T, TextRecord>) return encode_whole(shape.text);
+        if constexpr (std::is_same_v<T, TokenRecord>) return encode_tokens(shape);
+        if constexpr (std::is_same_v<T, AlpacaRecord>) {
+          return parts_->has_template ? encode_chat(chat_of(shape)) : encode_prompt(plain_layout_of(shape));
+        }
+      },
+      record);
+  check_ids(sample);
+  return sample;
+}
+
+Sample SampleEncoder::encode_chat(const ChatRecord& chat) const {
+  const LossOn loss_on = parts_->spec.loss_on;
+  GuardedChat rendered = parts_->render(chat);
+  std::vector<TextSpan>& turns = rendered.assistant;
+  if (std::ranges::find(chat.train, uint8_t(0)) != chat.train.end()) {
+    require(turns.size() == chat.train.size(), ErrorKind::data,
+            "the template wrote {} of {} assistant turns, so their train flags cannot be told apart",
+            turns.size(), chat.train.size());
+    size_t i = 0;
+    std::erase_if(turns, [&](const TextSpan&) { return chat.train[i++] == 0; });
+  }
+  if (loss_on == LossOn::last && turns.size() > 1) turns.erase(turns.begin(), turns.end() - 1);
+  Encoding encoding = encode_pieces(parts_->need_tokenizer(), rendered);
+  Sample sample{std::move(encoding.ids), touched(encoding.spans, turns)};
+  if (loss_on == LossOn::all) sample.learned.assign(sample.ids.size(), 1);
+  return sample;
+}
+
+Sample SampleEncoder::encode_prompt(const PromptRecord& record) const {
+  const std::string text = record.prompt + record.completion;
+  Encoding encoding = parts_->need_tokenizer().encode_with_spans(text, kWithSpecials);
+  const TextSpan completion{record.prompt.size(), text.size()};
+  Sample sample{std::move(encoding.ids), touched(encoding.spans, std::span(&completion, 1))};
+  if (parts_->spec.loss_on == LossOn::all) sample.learned.assign(sample.ids.size(), 1);
+  parts_->remove_second_bos(sample);
+  parts_->end_with_eos(sample);
+  return sample;
+}
+
+Sample SampleEncoder::encode_whole(const std::string& text) const {
+  parts_->check_loss_on_text();
+  Sample sample{.ids = parts_->need_tokenizer().encode(text, kWithSpecials), .learned = {}};
+  sample.learned.assign(sample.ids.size(), 1);
+  parts_->remove_second_bos(sample);
+  parts_->end_with_eos(sample);
+  return sample;
+}
+
+Sample SampleEncoder::encode_text(std::string_view piece, bool first, bool last) const {
+  parts_->check_loss_on_text();
+  const Tokenizer& tokenizer = parts_->need_tokenizer();
+  Sample sample{.ids = tokenizer.encode(piece, {.add_special = first}), .learned = {}};
+  sample.learned.assign(sample.ids.size(), 1);
+  if (last) {
+    parts_->end_with_eos(sample);
+  } else if (first && tokenizer.eos() && !sample.ids.empty() && sample.ids.back() == *tokenizer.eos()) {
+    sample.ids.pop_back();  // of the post-processor: the text goes on
+    sample.learned.pop_back();
+  }
+  check_ids(sample);
+  return sample;
+}
+
+Sample SampleEncoder::encode_tokens(const TokenRecord& record) const {
+  const LossOn loss_on = parts_->spec.loss_on;
+  const bool known = record.marked || loss_on == LossOn::automatic || loss_on == LossOn::all;
+  require(known, ErrorKind::data, "tokens without 'labels' or 'mask' have no completion to learn");
+  Sample sample = record.sample;
+  if (loss_on == LossOn::all) sample.learned.assign(sample.ids.size(), 1);
+  return sample;
+}
+
+std::string SampleEncoder::layout_of(DataFormat format) const {
+  const bool chat = format == DataFormat::messages || format == DataFormat::sharegpt;
+  const bool alpaca = format == DataFormat::alpaca;
+  if (alpaca && !parts_->has_template) {
+    return "alpaca records in a plain layout with '### Instruction:' and '### Response:' (no chat template)";
+  }
+  if (!chat && !alpaca) return "";
+  const std::string& choice = parts_->spec.chat_template;
+  return fmt::format("chats written by {}",
+                     choice.empty() ? "the chat template of the model folder" : "chat template " + choice);
+}
+
+}  // namespace zeno::data

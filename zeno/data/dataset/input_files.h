@@ -1,0 +1,30 @@
+// Which files a dataset consists of and how each is read.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "zeno/base/file.h"
+#include "zeno/data/dataset/options.h"
+
+namespace zeno::data {
+
+enum class FileKind { json_lines, json_array, plain_text };
+
+struct InputFile {
+  Path path;
+  FileKind kind = FileKind::plain_text;
+  uint64_t bytes = 0;
+};
+
+struct InputFiles {
+  std::vector<InputFile> to_build;  // become a cache
+  std::vector<Path> token_files;    // are mapped as they are
+};
+
+// Files in the order given; folders stand for the files below them, sorted, without hidden ones. JSON is
+// known by its name (.json, .jsonl, .ndjson) or by a format named in the spec; token files by their magic;
+// everything else is plain text.
+InputFiles find_input_files(const DatasetSpec& spec);
+
+}  // namespace zeno::data

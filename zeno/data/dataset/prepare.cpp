@@ -1,0 +1,219 @@
+#include "zeno/data/dataset/prepare.h"
+
+#include <algorithm>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "zeno/base/error.h"
+#include "zeno/base/log.h"
+#include "zeno/base/workers.h"
+#include "zeno/data/dataset/cache.h"
+#include "zeno/data/dataset/encoder.h"
+#include "zeno/data/dataset/identity.h"
+#include "zeno/data/dataset/input_files.h"
+#include "zeno/data/dataset/record_reader.h"
+
+namespace zeno::data {
+namespace {
+
+// One record on its way from a file to the cache.
+struct Item {
+  RawRecord raw;
+  size_t file = 0;
+  DataFormat format = DataFormat::automatic;
+  Sample sample;
+  std::string bad;  // the reason, when the record cannot be used
+};
+
+class Builder {
+ public:
+  Builder(const DatasetSpec& spec, const InputFiles& files, const Path& folder, int threads)
+      : spec_(spec),
+        files_(files.to_build),
+        encoder_(spec),
+        workers_(threads),
+        batch_bytes_(size_t(threads) * kBytesPerThread),
+        writer_(folder, spec.vocab_size) {
+    for (const InputFile& file : files_) state_.bytes_total += file.bytes;
+  }
+
+  void run(const BuildProgress& progress) {
+    std::vector<RawRecord> records;
+    for (size_t file = 0; file < files_.size() && !full(); ++file) {
+      RecordReader reader(files_[file]);
+      DataFormat format = spec_.format;
+      const uint64_t before = state_.bytes_read;
+      for (reader.next(records); !records.empty() && !full(); reader.next(records)) {
+        for (RawRecord& record : records) add(std::move(record), file, format);
+        state_.bytes_read = before + reader.bytes_read();
+        if (batched_ >= batch_bytes_) write_batch(progress);
+      }
+      state_.bytes_read = before + files_[file].bytes;
+    }
+    write_batch(progress);
+  }
+
+  const BuildReport& commit(const std::string& identity) {
+    report_.samples = writer_.documents();
+    report_.tokens = writer_.tokens();
+    writer_.commit(identity, report_);
+    return report_;
+  }
+
+ private:
+  static constexpr size_t kBytesPerThread = size_t(2) << 20;
+  static constexpr size_t kMaxReasons = 20;
+
+  bool full() const { return spec_.max_samples > 0 && writer_.documents() >= spec_.max_samples; }
+
+  void add(RawRecord&& raw, size_t file, DataFormat& format) {
+    batched_ += raw.text.size() + sizeof(Item);
+    Item& item = batch_.emplace_back();
+    item.raw = std::move(raw);
+    item.file = file;
+    if (files_[file].kind == FileKind::plain_text) return;
+    if (format == DataFormat::automatic) {
+      try {
+        format = detect_format(parse_json(item.raw.text));
+      } catch (const Error& error) {
+        item.bad = error.what();
+        return;
+      }
+    }
+    item.format = format;
+  }
+
+  void encode(Item& item) const try {
+    if (!item.bad.empty()) return;
+    if (files_[item.file].kind == FileKind::plain_text) {
+      item.sample = encoder_.encode_text(item.raw.text, item.raw.first, item.raw.last);
+    } else {
+      item.sample = encoder_.encode(read_record(parse_json(item.raw.text), item.format));
+    }
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::data) throw;
+    item.bad = error.what();
+  }
+
+  void write_batch(const BuildProgress& progress) {
+    workers_.for_each(int64_t(batch_.size()), [&](int64_t i, int) { encode(batch_[size_t(i)]); });
+    for (const Item& item : batch_) {
+      if (full()) break;
+      write(item);
+    }
+    batch_.clear();
+    batched_ = 0;
+    state_.samples = writer_.documents();
+    state_.tokens = writer_.tokens();
+    if (progress) progress(state_);
+  }
+
+  void write(const Item& item) {
+    if (!item.bad.empty()) return count_bad(item);
+    const bool whole = files_[item.file].kind == FileKind::plain_text;
+    // The pieces of a text file are one document; there is always something to learn in it.
+    if (!whole && !has_target(item.sample)) {
+      ++report_.nothing_to_learn;
+      return;
+    }
+    const bool new_file = std::exchange(written_file_, item.file) != item.file;
+    if (new_file) writer_.begin_file(files_[item.file].path.string());
+    // The first piece of a text may have been skipped as bad.
+    if (item.raw.first || new_file) writer_.begin_document(item.raw.line);
+    if (!whole) tell_layout(item);
+    writer_.append(item.sample);
+    report_.whole_texts = report_.whole_texts && whole;
+    report_.learned += std::ranges::count(item.sample.learned, uint8_t(1));
+  }
+
+  void tell_layout(const Item& item) {
+    const std::string layout = encoder_.layout_of(item.format);
+    if (report_.layout.find(layout) != std::string::npos) return;
+    report_.layout += (report_.layout.empty() ? "" : "; ") + layout;
+  }
+
+  void count_bad(const Item& item) {
+    const std::string& file = files_[item.file].path.string();
+    require(spec_.skip_bad_lines, ErrorKind::data,
+            "[data] {}:{}: {}; correct the line or give --skip-bad-lines", file, item.raw.line, item.bad);
+    const bool room = report_.bad.size() < kMaxReasons || report_.bad.contains(item.bad);
+    const int64_t count = ++report_.bad[room ? item.bad : "other reasons"];
+    if (count == 1) log_warning("[data] {}:{}: {}: skipped", file, item.raw.line, item.bad);
+  }
+
+  const DatasetSpec& spec_;
+  const std::vector<InputFile>& files_;
+  SampleEncoder encoder_;
+  Workers workers_;
+  size_t batch_bytes_;
+  CacheWriter writer_;
+  std::vector<Item> batch_;
+  size_t batched_ = 0;  // bytes in the batch
+  size_t written_file_ = size_t(-1);
+  BuildReport report_;
+  BuildState state_;
+};
+
+void log_report(const BuildReport& report, const Path& folder) {
+  std::string text = fmt::format("{} samples, {} tokens of which {} are learned", report.samples,
+                                 report.tokens, report.learned);
+  if (!report.layout.empty()) text += "; " + report.layout;
+  if (report.nothing_to_learn > 0) {
+    text += fmt::format("; {} samples left out: nothing to learn in them", report.nothing_to_learn);
+  }
+  log_info("[dataset] {} ({})", text, folder.string());
+  for (const auto& [reason, count] : report.bad) {
+    log_warning("[dataset] {} bad lines skipped: {}", count, reason);
+  }
+}
+
+// The report of a cache that can be used; one that is damaged is as good as none.
+std::optional<BuildReport> usable(const DatasetIdentity& identity, bool warn) {
+  if (!is_complete_cache(identity.folder)) return std::nullopt;
+  try {
+    return CachedSamples(identity.folder, identity.text).report();
+  } catch (const Error& error) {
+    if (warn) log_warning("{}: building it again", error.what());
+    return std::nullopt;
+  }
+}
+
+void clear_after_failure(CacheLock& lock) {
+  try {
+    lock.clear(false);
+  } catch (const Error& error) {
+    log_warning("{}", error.what());  // the reason of the failure counts more
+  }
+}
+
+}  // namespace
+
+bool prepare_dataset(const DatasetSpec& spec, const BuildProgress& progress, int threads) {
+  const InputFiles files = find_input_files(spec);
+  if (files.to_build.empty()) return false;
+  const DatasetIdentity identity = identify_dataset(spec, files);
+  if (const auto report = usable(identity, true)) {
+    log_report(*report, identity.folder);
+    return false;
+  }
+  CacheLock lock(identity.folder);
+  if (const auto report = usable(identity, false)) {  // somebody else has built it meanwhile
+    log_report(*report, identity.folder);
+    return false;
+  }
+  try {
+    lock.clear(true);
+    remove_unfinished_caches(identity.folder.parent_path());
+    if (threads <= 0) threads = int(std::max(1u, std::thread::hardware_concurrency()));
+    Builder builder(spec, files, identity.folder, threads);
+    builder.run(progress);
+    log_report(builder.commit(identity.text), identity.folder);
+  } catch (...) {
+    clear_after_failure(lock);
+    throw;
+  }
+  return true;
+}
+
+}  // namespace zeno::data
