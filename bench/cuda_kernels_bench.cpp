@@ -28,8 +28,7 @@ namespace zeno {
 namespace {
 
 constexpr Device kGpu{Device::Kind::cuda, 0};
-constexpr int64_t kWidth = 2048, kHidden = 8192, kHeads = 32, kKvHeads = 8, kHeadDim = 64,
-                  kVocabulary = 128256;
+constexpr int64_t kWidth = 2048, kHidden = 8192, kVocabulary = 128256;
 
 class Memory {
  public:
@@ -148,12 +147,13 @@ void bench_copy(Bench& bench) {
   bench.drop();
 }
 
-void bench_norm(Bench& bench, int64_t rows) {
-  const Tensor x = bench.values(DType::bf16, rows, kWidth), dy = bench.values(DType::bf16, rows, kWidth);
-  const Tensor residual = bench.values(DType::bf16, rows, kWidth), y = bench.zeros(DType::bf16, rows, kWidth);
-  const Tensor sum = bench.zeros(DType::bf16, rows, kWidth), weight = bench.values(DType::bf16, 1, kWidth);
+void bench_norm(Bench& bench, int64_t rows, int64_t width) {
+  std::printf("-- rows of %lld\n", static_cast<long long>(width));
+  const Tensor x = bench.values(DType::bf16, rows, width), dy = bench.values(DType::bf16, rows, width);
+  const Tensor residual = bench.values(DType::bf16, rows, width), y = bench.zeros(DType::bf16, rows, width);
+  const Tensor sum = bench.zeros(DType::bf16, rows, width), weight = bench.values(DType::bf16, 1, width);
   const Tensor rstd = bench.zeros(DType::f32, rows, 1), mean = bench.zeros(DType::f32, rows, 1);
-  const Tensor dweight = bench.zeros(DType::f32, 1, kWidth);
+  const Tensor dweight = bench.zeros(DType::f32, 1, width);
   const double bytes = double(x.bytes());
   bench.measure("rmsnorm forward", 2 * bytes,
                 [&](StreamRef s) { rmsnorm_forward(s, {.x = x, .weight = weight, .y = y, .rstd = rstd}); });
@@ -186,26 +186,38 @@ void bench_norm(Bench& bench, int64_t rows) {
   bench.drop();
 }
 
-void bench_heads(Bench& bench, int64_t rows) {
-  const int64_t heads = kHeads + kKvHeads, width = heads * kHeadDim;
-  const Tensor qkv = bench.values(DType::bf16, rows, width + kKvHeads * kHeadDim);
-  const Tensor dy = bench.values(DType::bf16, rows, width);
-  const Tensor weight = bench.values(DType::bf16, 1, kHeadDim),
-               dweight = bench.zeros(DType::f32, 1, kHeadDim);
-  const Tensor rstd = bench.zeros(DType::f32, rows, heads),
-               table = bench.values(DType::f32, 4096, kHeadDim, 0.5f);
-  const Tensor positions = bench.ids(rows, 4096), qk = qkv.columns(0, width);
-  const double bytes = double(dy.bytes());
-  bench.measure("rope on q and k", 2 * bytes, [&](StreamRef s) {
-    rope(s, {.x = qk, .positions = positions, .table = table, .head_dim = kHeadDim});
-  });
-  bench.measure("rmsnorm forward per head", 2 * bytes, [&](StreamRef s) {
-    rmsnorm_forward(s, {.x = qk, .weight = weight, .y = dy, .rstd = rstd, .inner = heads});
-  });
-  bench.measure("rmsnorm backward per head", 3 * bytes, [&](StreamRef s) {
-    rmsnorm_backward(
-        s, {.x = qk, .weight = weight, .rstd = rstd, .dy = dy, .dx = dy, .dweight = dweight, .inner = heads});
-  });
+// Rope alone with the heads of Llama-3.2-1B, rope and QK-norm with those of Qwen3-0.6B.
+void bench_rope(Bench& bench, int64_t rows, bool norm) {
+  const int64_t q_heads = norm ? 16 : 32, k_heads = 8, dim = norm ? 128 : 64,
+                turned = (q_heads + k_heads) * dim;
+  const Tensor qkv = bench.values(DType::bf16, rows, turned + k_heads * dim);
+  const Tensor raw = bench.values(DType::bf16, rows, turned), weight = bench.values(DType::bf16, 1, dim);
+  const Tensor rstd = bench.zeros(DType::f32, rows, q_heads + k_heads),
+               dweight = bench.zeros(DType::f32, 1, dim);
+  const Tensor table = bench.values(DType::f32, 4096, dim, 0.5f), positions = bench.ids(rows, 4096);
+  RopeForward forward;
+  forward.x = forward.y = qkv;
+  forward.positions = positions, forward.table = table;
+  forward.q_heads = q_heads, forward.k_heads = k_heads, forward.head_dim = dim;
+  RopeBackward backward;
+  backward.dx = qkv;
+  backward.positions = positions, backward.table = table;
+  backward.q_heads = q_heads, backward.k_heads = k_heads, backward.head_dim = dim;
+  const double bytes = double(raw.bytes());
+  const auto run_forward = [&](StreamRef s) { rope_forward(s, forward); };
+  const auto run_backward = [&](StreamRef s) { rope_backward(s, backward); };
+  if (!norm) {
+    bench.measure("rope forward", 2 * bytes, run_forward);
+    bench.measure("rope backward", 2 * bytes, run_backward);
+  } else {
+    forward.q_weight = forward.k_weight = backward.q_weight = backward.k_weight = weight;
+    forward.rstd = backward.rstd = rstd;
+    bench.measure("qk-norm + rope forward", 2 * bytes, run_forward);
+    forward.raw = backward.x = raw;
+    bench.measure("qk-norm + rope forward, raw kept", 3 * bytes, run_forward);
+    backward.dq_weight = backward.dk_weight = dweight;
+    bench.measure("qk-norm + rope backward", 3 * bytes, run_backward);
+  }
   bench.drop();
 }
 
@@ -294,8 +306,10 @@ int main(int argc, char** argv) {
   const int64_t rows = argc > 1 ? std::atoll(argv[1]) : 16384;
   zeno::Bench bench(argc > 2 ? std::atoi(argv[2]) : 20);
   zeno::bench_copy(bench);
-  zeno::bench_norm(bench, rows);
-  zeno::bench_heads(bench, rows);
+  // Llama-3.2-1B, Qwen2.5-0.5B, -1.5B and -7B.
+  for (int64_t width : {2048, 896, 1536, 3584}) zeno::bench_norm(bench, rows, width);
+  zeno::bench_rope(bench, rows, false);
+  zeno::bench_rope(bench, rows, true);
   zeno::bench_activation(bench, rows);
   zeno::bench_embedding(bench, rows);
   zeno::bench_loss(bench);

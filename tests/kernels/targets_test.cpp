@@ -73,12 +73,37 @@ void run_tokens(StreamRef s, HostTensor& x, HostTensor& dy, Outputs& out) {
   cross_entropy(s,
                 {.logits = logits.view(), .targets = ids.view(), .losses = losses.view(), .grad_scale = 1});
   embedding_backward(s, ids.view(), dy.view(), dtable.view());
-  rope(s, {.x = turned.view(), .positions = ids.view(), .table = table.view(), .head_dim = 10});
+  HostTensor weight(DType::f32, 1, 10), rstd(DType::f32, 9, 4), dweight(DType::f32, 1, 10), dturned = turned;
+  HostTensor heads = turned;
+  weight.random(8, 0.3, 1);
+  rope_forward(s, {.x = heads.view(),
+                   .y = turned.view(),
+                   .positions = ids.view(),
+                   .table = table.view(),
+                   .q_heads = 3,
+                   .k_heads = 1,
+                   .head_dim = 10,
+                   .q_weight = weight.view(),
+                   .k_weight = weight.view(),
+                   .rstd = rstd.view()});
+  rope_backward(s, {.dx = dturned.view(),
+                    .positions = ids.view(),
+                    .table = table.view(),
+                    .q_heads = 3,
+                    .k_heads = 1,
+                    .head_dim = 10,
+                    .x = heads.view(),
+                    .q_weight = weight.view(),
+                    .k_weight = weight.view(),
+                    .rstd = rstd.view(),
+                    .dq_weight = dweight.view()});
   s.synchronize();
   out["dlogits"] = logits.values();
   out["losses"] = losses.values();
   out["dtable"] = dtable.values();
   out["rope"] = turned.values();
+  out["drope"] = dturned.values();
+  out["q_norm dweight"] = dweight.values();
 }
 
 void run_optimizer(StreamRef s, HostTensor& x, HostTensor& dy, Outputs& out) {
@@ -102,8 +127,8 @@ TEST(Targets, AllComputeTheSame) {
   HostTensor x(DType::f32, 9, 53), dy(DType::f32, 9, 53);
   x.random(1, 2.0);
   dy.random(2);
-  const std::set<std::string> rounded{"swiglu", "dswiglu",          "dtable",
-                                      "rope",   "optimizer 0 copy", "optimizer 3 copy"};
+  const std::set<std::string> rounded{"swiglu", "dswiglu",          "dtable",           "rope",
+                                      "drope",  "optimizer 0 copy", "optimizer 3 copy", "q_norm dweight"};
   Outputs first;
   uint64_t squares = 0;
   on_every_target([&](int64_t) {

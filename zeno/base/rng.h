@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <numbers>
+#include <string_view>
 
 namespace zeno {
 
@@ -18,6 +19,22 @@ constexpr uint64_t mix64(uint64_t x) {
 
 constexpr uint64_t random_bits(uint64_t seed, uint64_t stream, uint64_t index) {
   return mix64(mix64(mix64(seed) ^ stream) ^ index);
+}
+
+// 32 random bits of a counter under a key. 32-bit products only: a GPU has no others, and vectors of a CPU
+// hold more of them.
+constexpr uint32_t random_bits32(uint64_t key, uint32_t counter) {
+  uint32_t bits = counter ^ uint32_t(key);
+  bits = (bits ^ bits >> 16) * 0x7feb352du;
+  bits = (bits ^ bits >> 15 ^ uint32_t(key >> 32)) * 0x846ca68bu;
+  return bits ^ bits >> 16;
+}
+
+// A stream number from a name. FNV-1a: the same on every machine and compiler, unlike std::hash.
+constexpr uint64_t hash_name(std::string_view name) {
+  uint64_t hash = 0xcbf29ce484222325ull;
+  for (char c : name) hash = (hash ^ uint8_t(c)) * 0x100000001b3ull;
+  return hash;
 }
 
 // Uniform in [0, 1) with 24 random bits: exact in float.

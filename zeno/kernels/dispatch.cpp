@@ -3,6 +3,7 @@
 #include "zeno/device/cuda/memory.h"
 #include "zeno/kernels/activation.h"
 #include "zeno/kernels/attention.h"
+#include "zeno/kernels/attention_decode.h"
 #include "zeno/kernels/attention_space.h"
 #include "zeno/kernels/cross_entropy.h"
 #include "zeno/kernels/elementwise.h"
@@ -10,6 +11,7 @@
 #include "zeno/kernels/fp8.h"
 #include "zeno/kernels/grad_scan.h"
 #include "zeno/kernels/matmul.h"
+#include "zeno/kernels/noise.h"
 #include "zeno/kernels/norm.h"
 #include "zeno/kernels/optimizer.h"
 #include "zeno/kernels/rope.h"
@@ -24,11 +26,13 @@ namespace zeno {
   K(fp8_matmul, (const Fp8Product& op), (op))                                                            \
   K(attention_forward, (const AttentionForward& op), (op))                                               \
   K(attention_backward, (const AttentionBackward& op), (op))                                             \
+  K(attention_decode, (const AttentionDecode& op), (op))                                                 \
   K(rmsnorm_forward, (const NormForward& op), (op))                                                      \
   K(rmsnorm_backward, (const NormBackward& op), (op))                                                    \
   K(layernorm_forward, (const NormForward& op), (op))                                                    \
   K(layernorm_backward, (const NormBackward& op), (op))                                                  \
-  K(rope, (const Rope& op), (op))                                                                        \
+  K(rope_forward, (const RopeForward& op), (op))                                                         \
+  K(rope_backward, (const RopeBackward& op), (op))                                                       \
   K(swiglu_forward, (Tensor gate_up, Tensor y), (gate_up, y))                                            \
   K(swiglu_backward, (Tensor gate_up, Tensor dy, Tensor dgate_up, Tensor y), (gate_up, dy, dgate_up, y)) \
   K(gelu_forward, (Gelu kind, Tensor x, Tensor y), (kind, x, y))                                         \
@@ -41,6 +45,8 @@ namespace zeno {
   K(cast, (Tensor x, Tensor y), (x, y))                                                                  \
   K(add, (Tensor a, Tensor b, Tensor y), (a, b, y))                                                      \
   K(scale, (Tensor x, float factor), (x, factor))                                                        \
+  K(dropout, (const Dropout& op), (op))                                                                  \
+  K(add_uniform_noise, (const UniformNoise& op), (op))                                                   \
   K(grad_scan, (Tensor grad, GradScan * result), (grad, result))                                         \
   K(sum_exactly, (Tensor values, ExactSum * sum), (values, sum))                                         \
   K(optimizer_update, (const OptimizerUpdate& op), (op))

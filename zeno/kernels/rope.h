@@ -25,14 +25,32 @@ std::vector<float> rope_frequencies(int64_t head_dim, double theta, const RopeSc
 // Table of cos and sin: f32 [positions, D], first D/2 cosines then D/2 sines. Blocking, run once at start.
 void rope_table(Tensor table, const std::vector<float>& frequencies);
 
-struct Rope {
-  Tensor x;          // [R, heads·D] view into a packed matrix, rotated in place
+// Turns the query and key heads of a packed matrix, after an optional RMSNorm of each head (QK-norm): its
+// result is rounded to the dtype of x, then turned.
+struct RopeForward {
+  Tensor x;          // [R, heads·D]: queries, keys, and heads that pass (values), if any
+  Tensor y;          // [R, heads·D]; may be x: then values are not touched
   Tensor positions;  // i32 [1, R]
   Tensor table;      // f32 [positions, D]
-  int64_t head_dim = 0;
-  bool inverse = false;  // the backward pass turns gradients the other way
+  int64_t q_heads = 0, k_heads = 0, head_dim = 0;
+  // QK-norm, when there are weights; both in the dtype of x or in fp32.
+  Tensor q_weight, k_weight;  // [1, D]
+  Tensor rstd;                // f32 [R, q_heads + k_heads], kept for backward
+  Tensor raw;  // optional [R, (q_heads + k_heads)·D]: gets x, which backward needs and y may cover
+  float eps = 1e-6f;
 };
 
-void rope(StreamRef stream, const Rope& op);
+struct RopeBackward {
+  Tensor dx;  // [R, heads·D]: the gradient of y becomes that of x
+  Tensor positions, table;
+  int64_t q_heads = 0, k_heads = 0, head_dim = 0;
+  // With QK-norm:
+  Tensor x;  // [R, heads·D], as forward got it
+  Tensor q_weight, k_weight, rstd;
+  Tensor dq_weight, dk_weight;  // [1, D] in the gradient dtype, +=, summed in fp32; empty view: frozen
+};
+
+void rope_forward(StreamRef stream, const RopeForward& op);
+void rope_backward(StreamRef stream, const RopeBackward& op);
 
 }  // namespace zeno

@@ -19,13 +19,10 @@ class StochasticRounding {
   ZENO_HOST_DEVICE StochasticRounding(uint64_t seed, int64_t step)
       : key_(mix64(mix64(seed) ^ uint64_t(step))) {}
 
-  // 48 random bits for the element, 16 of which each role uses. 32-bit products only: a GPU has no others,
-  // and this is a good part of what an update costs there.
+  // 48 random bits for the element, 16 of which each role uses: a good part of what an update costs on a GPU.
   ZENO_HOST_DEVICE uint64_t noise(int64_t index) const {
-    uint32_t bits = uint32_t(index) ^ uint32_t(uint64_t(index) >> 32) * 0x9e3779b9u ^ uint32_t(key_);
-    bits = (bits ^ bits >> 16) * 0x7feb352du;
-    bits = (bits ^ bits >> 15 ^ uint32_t(key_ >> 32)) * 0x846ca68bu;
-    bits ^= bits >> 16;
+    const uint32_t counter = uint32_t(index) ^ uint32_t(uint64_t(index) >> 32) * 0x9e3779b9u;
+    const uint32_t bits = random_bits32(key_, counter);
     return uint64_t(bits * 0x9e3779b1u >> 16) << 32 | bits;
   }
 

@@ -6,6 +6,7 @@
 #include "zeno/kernels/cpu/gemm_fetcher.h"
 #include "zeno/kernels/cpu/gemm_grid.h"
 #include "zeno/kernels/cpu/kernel_scratch.h"
+#include "zeno/kernels/cpu/matmul_few_rows.h"
 #include "zeno/kernels/shape_checks.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -50,20 +51,6 @@ struct Operand {
     return {t.data + (row * t.stride + col) * size, rows, cols * size, t.stride * size};
   }
 };
-
-// Adds what is fused to `rows` finished rows of sums, in the order of TileOutput, and writes them to C.
-void finish_rows(const Matmul& op, int64_t row, int64_t rows, int64_t col, int64_t cols, float* sums,
-                 int64_t ld) {
-  const auto add = [&](const Tensor& t, int64_t r, float* sum) {
-    dispatch_float(t.dtype, [&]<class T>() { add_row(t.row<T>(r) + col, cols, sum); });
-  };
-  for (int64_t r = row; r < row + rows; ++r, sums += ld) {
-    if (op.bias) add(op.bias, 0, sums);
-    if (op.accumulate) add(op.c, r, sums);
-    if (op.residual) add(op.residual, r, sums);
-    dispatch_float(op.c.dtype, [&]<class T>() { write_row(sums, cols, op.c.row<T>(r) + col); });
-  }
-}
 
 // One block of C. While it multiplies, it fetches what it will pack next: packing waits for memory otherwise.
 class BlockProduct {
@@ -213,6 +200,7 @@ void matmul(StreamRef stream, const Matmul& op) {
   if (op.c.count() == 0) return;
   stream.launch([op](Workers& workers) {
     check_scratch(workers, "matmul");
+    if (is_few_rows(op)) return run_few_rows(workers, op);
     HWY_DYNAMIC_DISPATCH(run_matmul)(workers, op);
   });
 }

@@ -1,5 +1,5 @@
-// What the forward and the backward norm kernels share: a vector (a row, or one head of it) is read by a team
-// of threads, and weights come in fp32 or in the dtype of the activations.
+// What the kernels of norms share (rope.h: of heads): a row is read by a team of threads, and weights come in
+// fp32 or in the dtype of the activations.
 #pragma once
 
 #include "zeno/kernels/cuda/vector.h"
@@ -9,25 +9,27 @@ namespace zeno::cuda {
 
 inline constexpr int kMaxNormWarps = 16;
 
-// Sums over a team: `team` neighbouring lanes of one warp (a power of two), or the whole block when it is
-// wider than a warp. Every thread of the block takes part. `slots` is not used again before the next barrier
-// of the block.
-template <bool kWarp>
-__device__ inline float2 team_sum(float2 value, int team, float2* slots) {
+__device__ inline float add(float a, float b) { return a + b; }
+__device__ inline float2 add(float2 a, float2 b) { return {a.x + b.x, a.y + b.y}; }
+__device__ inline float from_lane(float value, int step) { return __shfl_xor_sync(~0u, value, step); }
+__device__ inline float2 from_lane(float2 value, int step) {
+  return {from_lane(value.x, step), from_lane(value.y, step)};
+}
+
+// Sums (one float, or two) over a team: `team` neighbouring lanes of one warp (a power of two), or the whole
+// block when it is wider than a warp. Every thread of the block takes part. `slots` is not used again before
+// the next barrier of the block.
+template <bool kWarp, class Sum>
+__device__ inline Sum team_sum(Sum value, int team, Sum* slots) {
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) {
-    if (kWarp && step >= team) continue;
-    value.x += __shfl_xor_sync(~0u, value.x, step);
-    value.y += __shfl_xor_sync(~0u, value.y, step);
+    if (!kWarp || step < team) value = add(value, from_lane(value, step));
   }
   if constexpr (!kWarp) {
     if (threadIdx.x % 32 == 0) slots[threadIdx.x / 32] = value;
     __syncthreads();
     value = slots[0];
-    for (int warp = 1; warp < int(blockDim.x) / 32; ++warp) {
-      value.x += slots[warp].x;
-      value.y += slots[warp].y;
-    }
+    for (int warp = 1; warp < int(blockDim.x) / 32; ++warp) value = add(value, slots[warp]);
   }
   return value;
 }

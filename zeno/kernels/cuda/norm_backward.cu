@@ -7,17 +7,23 @@
 #include "zeno/kernels/shape_checks.h"
 
 // With n = (x - mean) · rstd and g = dy · weight: dx = rstd · (g - mean(g) - n · mean(g · n)) + dresidual,
-// the middle term for LayerNorm only; dweight = Σ dy · n and dbias = Σ dy over all vectors.
+// the middle term for LayerNorm only; dweight = Σ dy · n and dbias = Σ dy over all rows.
 //
-// One pass: a team of threads owns fixed columns, walks over the vectors of its block with the next one
-// already on its way, and keeps its part of dweight and dbias in registers. Blocks leave partial sums in
+// One pass: a team of threads owns fixed columns, walks over the rows of its block and keeps its part of
+// dweight and dbias in registers. A row is a warp's as long as its words fit into the registers: then nothing
+// has to be waited for but memory, and few warps have enough of it under way. Blocks leave partial sums in
 // scratch; their number follows from the shape alone, so the sums have the same bits on every device.
 namespace zeno::cuda {
 namespace {
 
-constexpr int kWarpThreads = 256;  // block size of teams inside a warp
-constexpr int64_t kTeamThreads =
-    131072;  // threads over all blocks: 4 blocks of 256 for each of 128 processors
+constexpr int kTeamThreads = 256;      // most threads of a block that is one team
+constexpr int kWarpThreads = 256;      // block size of teams inside a warp
+constexpr int kProcessors = 132;       // of an H100 or H200: blocks come in multiples
+constexpr int kProcessorWords = 2048;  // of 16 bytes of each input, that a processor has room for
+
+// Words of 16 bytes a thread holds of a wide row. LayerNorm has twice the sums to keep.
+template <bool kCentered>
+inline constexpr int kHeld = kCentered ? 4 : 8;
 
 struct BackwardArgs {
   const void *x, *weight, *dy, *dresidual;
@@ -27,35 +33,35 @@ struct BackwardArgs {
   const float *rstd, *mean;
   int64_t rstd_stride, mean_stride;
   float *dweight, *dbias;  // partial sums [blocks, width]; null: not wanted
-  uint32_t vectors, inner;
-  int width;  // elements of a vector
-  int team;   // threads per vector, kWarp only
+  uint32_t rows;
+  int width;  // elements of a row
+  int team;   // threads per row, kWarp only
 };
 
-// What a thread needs of one vector, as it lies in memory.
+// What a thread needs of one row, as it lies in memory.
 template <class T, int kGroups>
 struct Slice {
   static constexpr int N = kVector<T>;
-  Pack<T, N> x[kGroups], dy[kGroups];
-  float mean, rstd;
-  int groups;  // 0: there is no such vector
+  Pack<T, N> x[kGroups], dy[kGroups], along[kGroups];
+  float mean = 0, rstd = 0;
+  int groups = 0;  // 0: there is no such row
 
-  __device__ void fetch(const BackwardArgs& a, uint32_t vector, int lane, int team, bool centered) {
-    groups = 0;
-    mean = rstd = 0;
-    if (vector >= a.vectors) return;
+  __device__ Slice(const BackwardArgs& a, uint32_t row, int lane, int team, bool centered) {
+    if (row >= a.rows) return;
     groups = a.width / N;
-    const int64_t row = vector / a.inner, head = vector % a.inner;
-    const T* x_row = static_cast<const T*>(a.x) + row * a.x_stride + head * a.width;
-    const T* dy_row = static_cast<const T*>(a.dy) + row * a.dy_stride + head * a.width;
-    rstd = a.rstd[row * a.rstd_stride + head];
-    if (centered) mean = a.mean[row * a.mean_stride + head];
+    rstd = a.rstd[row * a.rstd_stride];
+    if (centered) mean = a.mean[row * a.mean_stride];
+    fetch(x, a.x, row * a.x_stride, lane, team);
+    fetch(dy, a.dy, row * a.dy_stride, lane, team);
+    if (a.dresidual) fetch(along, a.dresidual, row * a.dresidual_stride, lane, team);
+  }
+
+ private:
+  __device__ void fetch(Pack<T, N> (&words)[kGroups], const void* from, int64_t start, int lane, int team) {
+    const T* row = static_cast<const T*>(from) + start + lane * N;
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
-      const int group = lane + g * team;
-      if (group >= groups) continue;
-      x[g] = load_once<N>(x_row + group * N);
-      dy[g] = load_once<N>(dy_row + group * N);
+      if (lane + g * team < groups) words[g] = load_once<N>(row + g * team * N);
     }
   }
 };
@@ -67,12 +73,16 @@ struct Columns {
   float dbias[kCentered ? kGroups : 1][N] = {};
 };
 
-// Adds the vector to the columns and returns the team's Σ g and Σ g · n.
+// Σ g and Σ g · n of a row; RMSNorm needs the second only.
+template <bool kCentered>
+using Sums = std::conditional_t<kCentered, float2, float>;
+
+// Adds the row to the columns and returns the thread's part of its sums.
 template <bool kCentered, class T, int kGroups>
-__device__ inline float2 gather_sums(const BackwardArgs& a, const Slice<T, kGroups>& s, int lane, int team,
-                                     Columns<kCentered, kGroups, kVector<T>>& columns) {
+__device__ inline Sums<kCentered> gather_sums(const BackwardArgs& a, const Slice<T, kGroups>& s, int lane,
+                                              int team, Columns<kCentered, kGroups, kVector<T>>& columns) {
   constexpr int N = kVector<T>;
-  float2 sums = {0, 0};
+  float sum_g = 0, sum_gn = 0;
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
     const int group = lane + g * team;
@@ -85,38 +95,46 @@ __device__ inline float2 gather_sums(const BackwardArgs& a, const Slice<T, kGrou
     for (int i = 0; i < N; ++i) {
       const float n = (x[i] - s.mean) * s.rstd;
       const float grad = dy[i] * w[i];
-      if constexpr (kCentered) sums.x += grad;
-      sums.y = fmaf(grad, n, sums.y);
+      if constexpr (kCentered) sum_g += grad;
+      sum_gn = fmaf(grad, n, sum_gn);
       columns.dweight[g][i] = fmaf(dy[i], n, columns.dweight[g][i]);
       if constexpr (kCentered) columns.dbias[g][i] += dy[i];
     }
   }
-  return sums;
+  if constexpr (kCentered) {
+    return {sum_g, sum_gn};
+  } else {
+    return sum_gn;
+  }
 }
 
 template <bool kCentered, class T, int kGroups>
-__device__ inline void write_dx(const BackwardArgs& a, const Slice<T, kGroups>& s, uint32_t vector, int lane,
-                                int team, const Pack<T, kVector<T>> (&along)[kGroups], float2 sums) {
+__device__ inline void write_dx(const BackwardArgs& a, const Slice<T, kGroups>& s, uint32_t row, int lane,
+                                int team, Sums<kCentered> sums) {
   constexpr int N = kVector<T>;
-  const float mean_g = sums.x / float(a.width), mean_gn = sums.y / float(a.width);
-  const int64_t row = vector / a.inner, head = vector % a.inner;
-  T* dx = static_cast<T*>(a.dx) + row * a.dx_stride + head * a.width;
+  float mean_g = 0, mean_gn;
+  if constexpr (kCentered) {
+    mean_g = sums.x / float(a.width), mean_gn = sums.y / float(a.width);
+  } else {
+    mean_gn = sums / float(a.width);
+  }
+  T* dx = static_cast<T*>(a.dx) + row * a.dx_stride + lane * N;
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
     const int group = lane + g * team;
     if (group >= s.groups) continue;
-    float x[N], dy[N], w[N], r[N];
+    float x[N], dy[N], w[N], r[N] = {};
     load_weight<T>(a.weight, a.float_weight, group * N, w);
     unpack(s.x[g], x);
     unpack(s.dy[g], dy);
-    unpack(along[g], r);
+    if (a.dresidual) unpack(s.along[g], r);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       const float n = (x[i] - s.mean) * s.rstd;
       const float grad = kCentered ? dy[i] * w[i] - mean_g : dy[i] * w[i];
       r[i] = fmaf(fmaf(-n, mean_gn, grad), s.rstd, r[i]);
     }
-    store<N>(dx + group * N, pack<T>(r));
+    store<N>(dx + g * team * N, pack<T>(r));
   }
 }
 
@@ -133,52 +151,37 @@ __device__ inline void write_partial(const float (&sums)[kGroups][N], float* par
     }
   } else {
     __shared__ float tile[kWarpThreads * N];
-    __syncthreads();  // a second call may find readers of the first
 #pragma unroll
-    for (int i = 0; i < N; ++i) tile[threadIdx.x * N + i] = sums[0][i];
-    __syncthreads();
-    for (int column = int(threadIdx.x); column < width; column += kWarpThreads) {
-      float sum = 0;
-      for (int t = 0; t < kWarpThreads / team; ++t) sum += tile[t * team * N + column];
-      partial[column] = sum;
+    for (int g = 0; g < kGroups; ++g) {
+      __syncthreads();  // the readers of the group before
+#pragma unroll
+      for (int i = 0; i < N; ++i) tile[threadIdx.x * N + i] = sums[g][i];
+      __syncthreads();
+      const int begin = g * team * N, columns = min(team * N, width - begin);
+      for (int column = int(threadIdx.x); column < columns; column += kWarpThreads) {
+        float sum = 0;
+        for (int t = 0; t < kWarpThreads / team; ++t) sum += tile[t * team * N + column];
+        partial[begin + column] = sum;
+      }
     }
   }
 }
 
 template <bool kCentered, bool kWarp, int kGroups, class T>
-__global__ void __launch_bounds__(kWarp ? kWarpThreads : 512) backward_kernel(BackwardArgs a) {
+__global__ void __launch_bounds__(kWarp ? kWarpThreads : kTeamThreads) backward_kernel(BackwardArgs a) {
   constexpr int N = kVector<T>;
-  // Without registers to spare, other warps have to hide the loads.
-  constexpr bool kPrefetch = kGroups <= 2;
-  __shared__ float2 slots[2][kMaxNormWarps];
+  __shared__ Sums<kCentered> slots[2][kMaxNormWarps];
   const int team = kWarp ? a.team : int(blockDim.x);
   const int lane = kWarp ? int(threadIdx.x) & (team - 1) : int(threadIdx.x);
   const uint32_t teams = kWarp ? uint32_t(kWarpThreads / team) : 1;
-  const uint32_t step = gridDim.x * teams;
-  const uint32_t first = blockIdx.x * teams;
-  const uint32_t offset = kWarp ? threadIdx.x / uint32_t(team) : 0;
   Columns<kCentered, kGroups, N> columns;
-  Slice<T, kGroups> current, next;
-  current.fetch(a, first + offset, lane, team, kCentered);
   int parity = 0;
   // All threads of a block make the same number of rounds: the sums need them together.
-  for (uint32_t base = first; base < a.vectors; base += step, parity ^= 1) {
-    const uint32_t vector = base + offset;
-    Pack<T, N> along[kGroups] = {};
-    if (a.dresidual) {
-      const int64_t row = vector / a.inner, head = vector % a.inner;
-      const T* from = static_cast<const T*>(a.dresidual) + row * a.dresidual_stride + head * a.width;
-#pragma unroll
-      for (int g = 0; g < kGroups; ++g) {
-        if (lane + g * team < current.groups) along[g] = load_once<N>(from + (lane + g * team) * N);
-      }
-    }
-    if constexpr (kPrefetch) next.fetch(a, vector + step, lane, team, kCentered);
-    float2 sums = gather_sums<kCentered>(a, current, lane, team, columns);
-    sums = team_sum<kWarp>(sums, team, slots[parity]);
-    write_dx<kCentered>(a, current, vector, lane, team, along, sums);
-    if constexpr (!kPrefetch) next.fetch(a, vector + step, lane, team, kCentered);
-    current = next;
+  for (uint32_t base = blockIdx.x * teams; base < a.rows; base += gridDim.x * teams, parity ^= 1) {
+    const uint32_t row = base + (kWarp ? threadIdx.x / uint32_t(team) : 0);
+    const Slice<T, kGroups> slice(a, row, lane, team, kCentered);
+    const auto sums = gather_sums<kCentered>(a, slice, lane, team, columns);
+    write_dx<kCentered>(a, slice, row, lane, team, team_sum<kWarp>(sums, team, slots[parity]));
   }
   if (a.dweight) write_partial<kWarp>(columns.dweight, a.dweight, lane, team, a.width);
   if constexpr (kCentered) {
@@ -187,18 +190,17 @@ __global__ void __launch_bounds__(kWarp ? kWarpThreads : 512) backward_kernel(Ba
 }
 
 // Any width and alignment, in two kernels. First the columns, because dx may overwrite dy: a block sums 32
-// columns of every gridDim.y-th vector.
+// columns of every gridDim.y-th row.
 template <bool kCentered, class T>
 __global__ void __launch_bounds__(256) columns_any_kernel(BackwardArgs a) {
   __shared__ float2 tile[8][32];
   const int column = int(blockIdx.x * 32 + threadIdx.x);
   float2 sums = {0, 0};
-  for (uint32_t v = blockIdx.y * 8 + threadIdx.y; column < a.width && v < a.vectors; v += gridDim.y * 8) {
-    const int64_t row = v / a.inner, head = v % a.inner, at = head * a.width + column;
-    const float dy = to_float(static_cast<const T*>(a.dy)[row * a.dy_stride + at]);
-    const float mean = kCentered ? a.mean[row * a.mean_stride + head] : 0;
-    const float x = to_float(static_cast<const T*>(a.x)[row * a.x_stride + at]);
-    sums.x = fmaf(dy, (x - mean) * a.rstd[row * a.rstd_stride + head], sums.x);
+  for (int64_t row = blockIdx.y * 8 + threadIdx.y; column < a.width && row < a.rows; row += gridDim.y * 8) {
+    const float dy = to_float(static_cast<const T*>(a.dy)[row * a.dy_stride + column]);
+    const float mean = kCentered ? a.mean[row * a.mean_stride] : 0;
+    const float x = to_float(static_cast<const T*>(a.x)[row * a.x_stride + column]);
+    sums.x = fmaf(dy, (x - mean) * a.rstd[row * a.rstd_stride], sums.x);
     sums.y += dy;
   }
   tile[threadIdx.y][threadIdx.x] = sums;
@@ -215,14 +217,13 @@ __global__ void __launch_bounds__(256) columns_any_kernel(BackwardArgs a) {
 template <bool kCentered, class T>
 __global__ void __launch_bounds__(256) dx_any_kernel(BackwardArgs a) {
   __shared__ float2 slots[kMaxNormWarps];
-  const int64_t row = blockIdx.x / a.inner, head = blockIdx.x % a.inner, start = head * a.width;
-  const T* x = static_cast<const T*>(a.x) + row * a.x_stride + start;
-  const T* dy = static_cast<const T*>(a.dy) + row * a.dy_stride + start;
-  const T* along =
-      a.dresidual ? static_cast<const T*>(a.dresidual) + row * a.dresidual_stride + start : nullptr;
-  T* dx = static_cast<T*>(a.dx) + row * a.dx_stride + start;
-  const float rstd = a.rstd[row * a.rstd_stride + head];
-  const float mean = kCentered ? a.mean[row * a.mean_stride + head] : 0;
+  const int64_t row = blockIdx.x;
+  const T* x = static_cast<const T*>(a.x) + row * a.x_stride;
+  const T* dy = static_cast<const T*>(a.dy) + row * a.dy_stride;
+  const T* along = a.dresidual ? static_cast<const T*>(a.dresidual) + row * a.dresidual_stride : nullptr;
+  T* dx = static_cast<T*>(a.dx) + row * a.dx_stride;
+  const float rstd = a.rstd[row * a.rstd_stride];
+  const float mean = kCentered ? a.mean[row * a.mean_stride] : 0;
   float2 sums = {0, 0};
   for (int i = int(threadIdx.x); i < a.width; i += 256) {
     const float grad = to_float(dy[i]) * weight_at<T>(a.weight, a.float_weight, i);
@@ -238,52 +239,54 @@ __global__ void __launch_bounds__(256) dx_any_kernel(BackwardArgs a) {
   }
 }
 
-// How the vectors are cut. A function of the shape and the alignment only.
+// How the rows are cut. A function of the shape and the alignment only.
 struct Cut {
-  bool any = false;     // the kernels for every width and alignment
-  int team = 32;        // threads per vector
-  int groups = 1;       // 16-byte words per thread
+  bool any = false;  // the kernels for every width and alignment
+  int threads = kWarpThreads;
+  int team = 32;        // threads per row; a block, where it has more than a warp
+  int groups = 1;       // 16-byte words per thread, at most
   uint32_t blocks = 1;  // that leave partial sums
 };
 
-Cut cut_of(const NormBackward& op, int64_t vectors, int width) {
-  bool vector = size_t(width) * size_of(op.x.dtype) % 16 == 0;
+template <bool kCentered>
+Cut cut_of(const NormBackward& op) {
+  const int64_t bytes = op.x.cols * int64_t(size_of(op.x.dtype));
+  bool vector = bytes % 16 == 0;
   for (const Tensor* t : {&op.x, &op.dy, &op.dresidual, &op.dx, &op.weight}) {
     vector = vector && rows_aligned(*t);
   }
-  const int words = int(size_t(width) * size_of(op.x.dtype) / 16);
   Cut cut;
-  if (!vector || words > 512 * 4) {
+  const int words = int(bytes / 16);
+  if (!vector || words > kTeamThreads * kHeld<kCentered>) {
     cut.any = true;
-    cut.blocks = uint32_t(std::min<int64_t>(div_ceil<int64_t>(vectors, 8), 64));
-  } else if (words <= 32) {
-    while (cut.team / 2 >= words && cut.team > 1) cut.team /= 2;
-    const int64_t per_block = kWarpThreads / cut.team;
-    cut.blocks = uint32_t(std::min(div_ceil(vectors, per_block), kTeamThreads / kWarpThreads));
-  } else {
-    while (words > 512 * cut.groups) cut.groups *= 2;
-    cut.team = round_up(div_ceil(words, cut.groups), 32);
-    cut.blocks = uint32_t(std::min<int64_t>(vectors, kTeamThreads / cut.team));
+    cut.blocks = uint32_t(std::min<int64_t>(div_ceil<int64_t>(op.x.rows, 8), 64));
+    return cut;
   }
+  while (cut.team / 2 >= words && cut.team > 1) cut.team /= 2;
+  if (words > 32 * kHeld<kCentered>) cut.threads = cut.team = round_up(div_ceil(words, kHeld<kCentered>), 32);
+  if (words > cut.team) cut.groups = words > cut.team * 4 ? kHeld<kCentered> : 4;
+  const int64_t room = kProcessors * (kProcessorWords / (cut.threads * cut.groups));
+  cut.blocks = uint32_t(std::min(div_ceil<int64_t>(op.x.rows, cut.threads / cut.team), room));
   return cut;
 }
 
 template <bool kCentered, class T>
 void launch(cudaStream_t stream, const BackwardArgs& a, const Cut& cut) {
+  const auto run = [&](auto kernel) { kernel<<<cut.blocks, cut.threads, 0, stream>>>(a); };
   if (cut.any) {
     if (a.dweight || a.dbias) {
       const dim3 grid(div_ceil(uint32_t(a.width), 32u), cut.blocks);
       columns_any_kernel<kCentered, T><<<grid, dim3(32, 8), 0, stream>>>(a);
     }
-    dx_any_kernel<kCentered, T><<<a.vectors, 256, 0, stream>>>(a);
-  } else if (cut.team < 32 || a.width / kVector<T> <= 32) {
-    backward_kernel<kCentered, true, 1, T><<<cut.blocks, kWarpThreads, 0, stream>>>(a);
+    dx_any_kernel<kCentered, T><<<a.rows, 256, 0, stream>>>(a);
+  } else if (cut.team > 32) {
+    run(backward_kernel<kCentered, false, kHeld<kCentered>, T>);
   } else if (cut.groups == 1) {
-    backward_kernel<kCentered, false, 1, T><<<cut.blocks, cut.team, 0, stream>>>(a);
-  } else if (cut.groups == 2) {
-    backward_kernel<kCentered, false, 2, T><<<cut.blocks, cut.team, 0, stream>>>(a);
+    run(backward_kernel<kCentered, true, 1, T>);
+  } else if (cut.groups == 4) {
+    run(backward_kernel<kCentered, true, 4, T>);
   } else {
-    backward_kernel<kCentered, false, 4, T><<<cut.blocks, cut.team, 0, stream>>>(a);
+    run(backward_kernel<kCentered, true, kHeld<kCentered>, T>);
   }
   check_launch("norm_backward");
 }
@@ -292,9 +295,8 @@ template <bool kCentered>
 void norm_backward(StreamRef stream, const NormBackward& op) {
   check_shapes(op, kCentered);
   if (op.x.count() == 0) return;
-  const int64_t vectors = op.x.rows * op.inner;
-  const int width = int(op.x.cols / op.inner);
-  const Cut cut = cut_of(op, vectors, width);
+  const int width = int(op.x.cols);
+  const Cut cut = cut_of<kCentered>(op);
   const std::span<std::byte> room = scratch(stream);
   ensure(room.size() >= 2 * sizeof(float) * size_t(cut.blocks) * size_t(width),
          "[norm] scratch: got {} bytes, expected {}", room.size(),
@@ -316,8 +318,7 @@ void norm_backward(StreamRef stream, const NormBackward& op) {
                        .mean_stride = op.mean.stride,
                        .dweight = op.dweight ? partial : nullptr,
                        .dbias = op.dbias ? partial + int64_t(cut.blocks) * width : nullptr,
-                       .vectors = uint32_t(vectors),
-                       .inner = uint32_t(op.inner),
+                       .rows = uint32_t(op.x.rows),
                        .width = width,
                        .team = cut.team};
   dispatch_device(op.x.dtype, [&]<class T>() { launch<kCentered, T>(native(stream), a, cut); });

@@ -3,9 +3,9 @@
 #include "zeno/kernels/cuda/norm.h"
 #include "zeno/kernels/shape_checks.h"
 
-// One pass: a vector is read into registers as packed 16-byte words, its statistics are taken there, and the
+// One pass: a row is read into registers as packed 16-byte words, its statistics are taken there, and the
 // result is written. Up to 32 · kHeld words a warp (or a part of one) does it alone, up to 16 warps' worth a
-// block; wider or misaligned vectors go through memory again.
+// block; wider or misaligned rows go through memory again.
 namespace zeno::cuda {
 namespace {
 
@@ -19,23 +19,23 @@ struct ForwardArgs {
   bool float_weight;
   float *rstd, *mean;
   int64_t rstd_stride, mean_stride;
-  uint32_t vectors, inner;
-  int width;  // elements of a vector
-  int team;   // threads per vector, kWarp only
+  uint32_t rows;
+  int width;  // elements of a row
+  int team;   // threads per row, kWarp only
   float eps;
 };
 
-__device__ inline void save_statistics(const ForwardArgs& a, int64_t row, int64_t head, float mean,
-                                       float rstd, bool centered) {
-  a.rstd[row * a.rstd_stride + head] = rstd;
-  if (centered) a.mean[row * a.mean_stride + head] = mean;
+__device__ inline void save_statistics(const ForwardArgs& a, int64_t row, float mean, float rstd,
+                                       bool centered) {
+  a.rstd[row * a.rstd_stride] = rstd;
+  if (centered) a.mean[row * a.mean_stride] = mean;
 }
 
-// Mean (0 unless centered) and 1 / standard deviation of the packed vector of a team.
+// Mean (0 unless centered) and 1 / standard deviation of the packed row of a team.
 template <bool kCentered, bool kWarp, class T, int N, int kGroups>
 __device__ inline float2 statistics(const Pack<T, N> (&v)[kGroups], int lane, int team, int groups,
                                     const ForwardArgs& a) {
-  __shared__ float2 slots[2][kMaxNormWarps];
+  __shared__ float slots[2][kMaxNormWarps];
   const float scale = 1.0f / float(a.width);
   float mean = 0;
   float x[N];
@@ -47,7 +47,7 @@ __device__ inline float2 statistics(const Pack<T, N> (&v)[kGroups], int lane, in
 #pragma unroll
       for (int i = 0; i < N; ++i) sum += x[i];
     }
-    mean = team_sum<kWarp>({sum, 0}, team, slots[0]).x * scale;
+    mean = team_sum<kWarp>(sum, team, slots[0]) * scale;
   }
   float squares = 0;
 #pragma unroll
@@ -57,7 +57,7 @@ __device__ inline float2 statistics(const Pack<T, N> (&v)[kGroups], int lane, in
 #pragma unroll
     for (int i = 0; i < N; ++i) squares = fmaf(x[i] - mean, x[i] - mean, squares);
   }
-  squares = team_sum<kWarp>({squares, 0}, team, slots[1]).x;
+  squares = team_sum<kWarp>(squares, team, slots[1]);
   return {mean, 1.0f / sqrtf(squares * scale + a.eps)};
 }
 
@@ -66,18 +66,17 @@ __global__ void __launch_bounds__(kWarp ? 128 : 512) forward_kernel(ForwardArgs 
   constexpr int N = kVector<T>;
   const int team = kWarp ? a.team : int(blockDim.x);
   const int lane = kWarp ? int(threadIdx.x) & (team - 1) : int(threadIdx.x);
-  const uint32_t vector =
+  const int64_t row =
       kWarp ? blockIdx.x * (blockDim.x / uint32_t(team)) + threadIdx.x / uint32_t(team) : blockIdx.x;
-  // The threads of a warp stay together for the sums: a team without a vector holds zeros and writes nothing.
-  const int groups = vector < a.vectors ? a.width / N : 0;
-  const int64_t row = vector / a.inner, head = vector % a.inner;
-  const int64_t start = head * a.width + lane * N;
+  // The threads of a warp stay together for the sums: a team without a row holds zeros and writes nothing.
+  const int groups = row < a.rows ? a.width / N : 0;
+  const int start = lane * N;
   const T* x = static_cast<const T*>(a.x) + row * a.x_stride + start;
 
   Pack<T, N> v[kGroups] = {};
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
-    if (lane + g * team < groups) v[g] = load<N>(x + g * team * N);
+    if (lane + g * team < groups) v[g] = load_once<N>(x + g * team * N);
   }
   if (a.residual) {
     const T* residual = static_cast<const T*>(a.residual) + row * a.residual_stride + start;
@@ -85,7 +84,7 @@ __global__ void __launch_bounds__(kWarp ? 128 : 512) forward_kernel(ForwardArgs 
     Pack<T, N> r[kGroups] = {};
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
-      if (lane + g * team < groups) r[g] = load<N>(residual + g * team * N);
+      if (lane + g * team < groups) r[g] = load_once<N>(residual + g * team * N);
     }
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
@@ -100,7 +99,7 @@ __global__ void __launch_bounds__(kWarp ? 128 : 512) forward_kernel(ForwardArgs 
   }
 
   const float2 s = statistics<kCentered, kWarp>(v, lane, team, groups, a);
-  if (lane == 0 && groups > 0) save_statistics(a, row, head, s.x, s.y, kCentered);
+  if (lane == 0 && groups > 0) save_statistics(a, row, s.x, s.y, kCentered);
   T* y = static_cast<T*>(a.y) + row * a.y_stride + start;
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
@@ -116,17 +115,16 @@ __global__ void __launch_bounds__(kWarp ? 128 : 512) forward_kernel(ForwardArgs 
   }
 }
 
-// Any width and alignment: a block per vector that reads it again for each statistic. A thread reads back
+// Any width and alignment: a block per row that reads it again for each statistic. A thread reads back
 // only what it wrote itself.
 template <bool kCentered, class T>
 __global__ void __launch_bounds__(256) forward_any_kernel(ForwardArgs a) {
-  __shared__ float2 slots[2][kMaxNormWarps];
-  const int64_t row = blockIdx.x / a.inner, head = blockIdx.x % a.inner;
-  const int64_t start = head * a.width;
-  const T* x = static_cast<const T*>(a.x) + row * a.x_stride + start;
+  __shared__ float slots[2][kMaxNormWarps];
+  const int64_t row = blockIdx.x;
+  const T* x = static_cast<const T*>(a.x) + row * a.x_stride;
   if (a.residual) {
-    const T* residual = static_cast<const T*>(a.residual) + row * a.residual_stride + start;
-    T* sum = static_cast<T*>(a.sum) + row * a.sum_stride + start;
+    const T* residual = static_cast<const T*>(a.residual) + row * a.residual_stride;
+    T* sum = static_cast<T*>(a.sum) + row * a.sum_stride;
     for (int i = int(threadIdx.x); i < a.width; i += 256) {
       sum[i] = from_float<T>(to_float(x[i]) + to_float(residual[i]));
     }
@@ -136,17 +134,17 @@ __global__ void __launch_bounds__(256) forward_any_kernel(ForwardArgs a) {
   if constexpr (kCentered) {
     float sum = 0;
     for (int i = int(threadIdx.x); i < a.width; i += 256) sum += to_float(x[i]);
-    mean = team_sum<false>({sum, 0}, 256, slots[0]).x / float(a.width);
+    mean = team_sum<false>(sum, 256, slots[0]) / float(a.width);
   }
   float squares = 0;
   for (int i = int(threadIdx.x); i < a.width; i += 256) {
     const float v = to_float(x[i]) - mean;
     squares = fmaf(v, v, squares);
   }
-  squares = team_sum<false>({squares, 0}, 256, slots[1]).x;
+  squares = team_sum<false>(squares, 256, slots[1]);
   const float rstd = 1.0f / sqrtf(squares / float(a.width) + a.eps);
-  if (threadIdx.x == 0) save_statistics(a, row, head, mean, rstd, kCentered);
-  T* y = static_cast<T*>(a.y) + row * a.y_stride + start;
+  if (threadIdx.x == 0) save_statistics(a, row, mean, rstd, kCentered);
+  T* y = static_cast<T*>(a.y) + row * a.y_stride;
   for (int i = int(threadIdx.x); i < a.width; i += 256) {
     const float shift = a.bias ? weight_at<T>(a.bias, a.float_weight, i) : 0;
     y[i] =
@@ -170,9 +168,8 @@ ForwardArgs arguments(const NormForward& op) {
           .mean = pointer<float>(op.mean),
           .rstd_stride = op.rstd.stride,
           .mean_stride = op.mean.stride,
-          .vectors = uint32_t(op.x.rows * op.inner),
-          .inner = uint32_t(op.inner),
-          .width = int(op.x.cols / op.inner),
+          .rows = uint32_t(op.x.rows),
+          .width = int(op.x.cols),
           .team = 32,
           .eps = op.eps};
 }
@@ -186,16 +183,16 @@ void launch(cudaStream_t stream, const NormForward& op) {
   }
   const int groups = a.width / kVector<T>;
   if (!vector || groups > 512 * kHeld) {
-    forward_any_kernel<kCentered, T><<<a.vectors, 256, 0, stream>>>(a);
+    forward_any_kernel<kCentered, T><<<a.rows, 256, 0, stream>>>(a);
   } else if (groups <= 32) {
     while (a.team / 2 >= groups && a.team > 1) a.team /= 2;
-    const uint32_t blocks = div_ceil(a.vectors, uint32_t(128 / a.team));
+    const uint32_t blocks = div_ceil(a.rows, uint32_t(128 / a.team));
     forward_kernel<kCentered, true, 1, T><<<blocks, 128, 0, stream>>>(a);
   } else if (groups <= 32 * kHeld) {
-    forward_kernel<kCentered, true, kHeld, T><<<div_ceil(a.vectors, 4u), 128, 0, stream>>>(a);
+    forward_kernel<kCentered, true, kHeld, T><<<div_ceil(a.rows, 4u), 128, 0, stream>>>(a);
   } else {
     const int threads = round_up(div_ceil(groups, kHeld), 32);
-    forward_kernel<kCentered, false, kHeld, T><<<a.vectors, threads, 0, stream>>>(a);
+    forward_kernel<kCentered, false, kHeld, T><<<a.rows, threads, 0, stream>>>(a);
   }
   check_launch("norm_forward");
 }
