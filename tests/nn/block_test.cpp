@@ -42,14 +42,15 @@ std::vector<Family> families() {
   qwen3.block.qk_norm = true;
   qwen3.block.head_dim = 16;
   qwen3.block.window = 4;
+  for (Family* family : {&llama, &qwen2, &qwen3}) {
+    family->block.rope = std::make_shared<nn::RopeTable>(kPositions, family->block.head_dim, 10000.0);
+  }
   return {llama, gpt2, qwen2, qwen3};
 }
 
 nn::LayerList make_layers(const Family& family, int blocks) {
   BlockOptions options = family.block;
-  const bool learned_positions = options.norm == nn::Norm::layer;
-  if (!learned_positions)
-    options.rope = std::make_shared<nn::RopeTable>(kPositions, options.head_dim, 10000.0);
+  const bool learned_positions = !options.rope;
   nn::LayerList list;
   list.hidden = kHidden;
   list.vocab = kVocab;
@@ -199,6 +200,7 @@ TEST(BlockParameters, NamesShapesAndDecay) {
   BlockOptions o{.hidden = 8, .heads = 2, .kv_heads = 1, .head_dim = 16, .intermediate = 10};
   o.name = "blocks.3";
   o.qkv_bias = o.qk_norm = true;
+  o.rope = std::make_shared<nn::RopeTable>(4, 16, 1e4);
   o.files.qkv = {{.name = "q", .row = 0, .rows = 32}, {.name = "kv", .row = 32, .rows = 32}};
   std::string seen;
   for (const nn::Parameter& p : nn::make_block(o)->parameters()) {
@@ -224,6 +226,7 @@ TEST(BlockOptions, ImpossibleSizesAreRefused) {
   refused("head_dim: got 512", [](BlockOptions& o) { o.head_dim = 512; });
   refused("kv_heads: got 3", [](BlockOptions& o) { o.kv_heads = 3; });
   refused("kv_heads: got 0", [](BlockOptions& o) { o.kv_heads = 0; });
+  refused("q/k-norm: got no rope", [](BlockOptions& o) { o.qk_norm = true; });
   refused("rope table: got 8", [](BlockOptions& o) { o.rope = std::make_shared<nn::RopeTable>(4, 8, 1e4); });
 }
 

@@ -122,11 +122,19 @@ TEST_F(KernelsParity, Rope) {
     rope_table(table.view(), frequencies);
     from_floats(golden().floats(name + ".x"), x.view());
     from_floats(golden().floats(name + ".dy"), dy.view());
-    Rope op{.x = x.view(), .positions = in(name + ".positions"), .table = table.view(), .head_dim = kHeadDim};
-    rope(stream_.ref(), op);
-    op.x = dy.view();
-    op.inverse = true;
-    rope(stream_.ref(), op);
+    const int64_t heads = x.view().cols / kHeadDim;
+    const Tensor positions = in(name + ".positions");
+    rope_forward(stream_.ref(), {.x = x.view(),
+                                 .y = x.view(),
+                                 .positions = positions,
+                                 .table = table.view(),
+                                 .q_heads = heads,
+                                 .head_dim = kHeadDim});
+    rope_backward(stream_.ref(), {.dx = dy.view(),
+                                  .positions = positions,
+                                  .table = table.view(),
+                                  .q_heads = heads,
+                                  .head_dim = kHeadDim});
     stream_.sync();
     expect_close(x, name + ".y");
     expect_close(dy, name + ".dx");

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,8 @@ class TinyModel {
   std::vector<float>& weights(const std::string& name) { return weights_.at(name); }
   std::vector<float> gradient(const std::string& name) const { return to_floats(grads_.at(name).view()); }
   void freeze(const std::string& name) { parameters_.at(name).trainable = false; }
+  // From now on batches have noise under this key.
+  void draw(int64_t key) { noise_ = key; }
   int64_t hits() const {
     return std::accumulate(hits_.view().as<int32_t>(), hits_.view().as<int32_t>() + valid_.size(),
                            int64_t(0));
@@ -133,7 +136,8 @@ class TinyModel {
             .positions = view(tokens_.positions),
             .doc_start = view(tokens_.doc_start),
             .valid_rows = view(valid_),
-            .valid_count = int64_t(valid_.size())};
+            .valid_count = int64_t(valid_.size()),
+            .noise = noise_ ? Tensor{const_cast<int64_t*>(&*noise_), DType::i64, 1, 1} : Tensor{}};
   }
 
   std::vector<Tensor> params_of(const std::vector<nn::Parameter>& list) const {
@@ -236,6 +240,7 @@ class TinyModel {
   DType compute_, grad_;
   KernelStream stream_;
   std::vector<int32_t> valid_;
+  std::optional<int64_t> noise_;
   std::map<std::string, nn::Parameter> parameters_;
   std::map<std::string, std::vector<float>> weights_;
   std::map<std::string, Memory> params_, grads_;

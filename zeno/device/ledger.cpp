@@ -18,6 +18,7 @@ void Ledger::take(Tier tier, Purpose purpose, size_t bytes) {
          "[ledger] {} on {}: {} bytes in use and {} asked, but only {} booked", name_of(purpose),
          name_of(tier), account.used, bytes, account.booked);
   account.used += bytes;
+  account.peak = std::max(account.peak, account.used);
   used_[int(tier)] += bytes;
   peak_[int(tier)] = std::max(peak_[int(tier)], used_[int(tier)]);
 }
@@ -48,6 +49,11 @@ size_t Ledger::used(Tier tier) const {
 size_t Ledger::peak(Tier tier) const {
   const std::scoped_lock lock(mutex_);
   return peak_[int(tier)];
+}
+
+size_t Ledger::peak(Tier tier, Purpose purpose) const {
+  const std::scoped_lock lock(mutex_);
+  return accounts_[int(tier)][int(purpose)].peak;
 }
 
 std::string Ledger::report() const {

@@ -26,12 +26,13 @@ class Ledger {
   size_t used(Tier tier) const;
   // Highest number of bytes ever in use at once.
   size_t peak(Tier tier) const;
+  size_t peak(Tier tier, Purpose purpose) const;
   // One line per purpose with booked bytes, and the total.
   std::string report() const;
 
  private:
   struct Account {
-    size_t booked = 0, used = 0;
+    size_t booked = 0, used = 0, peak = 0;
   };
   mutable std::mutex mutex_;
   std::array<std::array<Account, kPurposes>, kTiers.size()> accounts_{};

@@ -6,6 +6,7 @@
 
 #include "zeno/device/copy.h"
 #include "zeno/kernels/attention.h"
+#include "zeno/kernels/attention_decode.h"
 #include "zeno/kernels/rope.h"
 #include "zeno/nn/block.h"
 #include "zeno/nn/layout.h"
@@ -19,12 +20,14 @@ namespace {
 // Intermediates of forward. Which of them lie in `saved` depends on the recompute mode.
 struct Intermediates {
   NormedLinear::Normed normed;
-  Tensor raw;             // [R, (H+2G)·D], qkv before q/k-norm; the same as qkv without q/k-norm
-  Tensor q_rstd, k_rstd;  // f32 [R, H] and [R, G], with q/k-norm
-  Tensor qkv;             // [R, (H+2G)·D], as attention reads it
-  Tensor out;             // [R, H·D]
-  Tensor lse;             // f32 [B·H, T]
+  Tensor projected;  // [R, (H+2G)·D], qkv as the projection leaves it; usually qkv itself
+  Tensor qkv;        // [R, (H+2G)·D], as attention reads it
+  Tensor raw;        // [R, (H+G)·D], queries and keys before q/k-norm, for its backward
+  Tensor rstd;       // f32 [R, H+G], with q/k-norm
+  Tensor out;        // [R, H·D]
+  Tensor lse;        // f32 [B·H, T]
   Tensor out_fp8;
+  Lora::Space out_lora;
 };
 
 class Attention final : public Layer {
@@ -37,6 +40,7 @@ class Attention final : public Layer {
   void forward(const ForwardArgs& args, Recompute recompute) const override;
   void backward(const BackwardArgs& args, Recompute recompute) const override;
   double forward_flops(BatchShape shape) const override;
+  size_t cache_bytes(CacheShape shape, DType compute) const override;
 
  private:
   struct Gradients {
@@ -54,14 +58,18 @@ class Attention final : public Layer {
   void cut_forward(Intermediates& t, Layout& work, BatchShape shape, DType compute) const;
   Gradients cut_backward(Intermediates& t, Layout& work, BatchShape shape, DType compute) const;
 
+  KvCache cut_cache(Layout& cache, CacheShape shape, DType compute) const;
+
   void rotate(StreamRef stream, std::span<const Tensor> params, const Batch& batch,
               const Intermediates& t) const;
+  void attend(const ForwardArgs& args, const Intermediates& t) const;
   void rotate_backward(const BackwardArgs& args, const Intermediates& t, Tensor dqkv) const;
 
   BlockOptions o_;
   ParameterList list_;
   NormedLinear qkv_;
   int q_norm_ = kAbsent, k_norm_ = kAbsent, out_ = kAbsent, out_bias_ = kAbsent;
+  Lora out_lora_;
 };
 
 void check(const BlockOptions& o) {
@@ -74,6 +82,7 @@ void check(const BlockOptions& o) {
   require(!o.rope || o.rope->head_dim() == o.head_dim, kind,
           "[{}] rope table: got {} values per head, expected {}", o.name, o.rope ? o.rope->head_dim() : 0,
           o.head_dim);
+  require(o.rope || !o.qk_norm, kind, "[{}] q/k-norm: got no rope, expected both; check config.json", o.name);
 }
 
 Attention::Attention(const BlockOptions& options) : o_(options) {
@@ -93,6 +102,11 @@ Attention::Attention(const BlockOptions& options) : o_(options) {
   }
   out_ = list_.matrix(o_.name + ".attn.out.weight", o_.hidden, q_cols(), o_.out_init_std, files.out);
   if (o_.out_bias) out_bias_ = list_.vector(o_.name + ".attn.out.bias", o_.hidden, zeros, files.out_bias);
+  if (o_.frozen) list_.freeze();
+  if (o_.lora) {
+    qkv_.lora = Lora(*o_.lora, Parameter(list_.all()[size_t(qkv_.weight)]), list_);
+    out_lora_ = Lora(*o_.lora, Parameter(list_.all()[size_t(out_)]), list_);
+  }
 }
 
 AttentionShape Attention::kernel_shape(BatchShape shape) const {
@@ -106,8 +120,8 @@ AttentionShape Attention::kernel_shape(BatchShape shape) const {
           .deterministic = shape.deterministic};
 }
 
-// What stays from forward to backward. Without q/k-norm, rope turns qkv in place and its backward needs no
-// input, so one copy of qkv serves both modes.
+// What stays from forward to backward. Rope turns qkv in place and its backward needs no input. Q/k-norm
+// needs it: kept beside qkv, or instead of qkv when that is computed again.
 Intermediates Attention::cut_saved(Layout& saved, BatchShape shape, DType compute,
                                    Recompute recompute) const {
   const int64_t rows = shape.rows();
@@ -115,16 +129,17 @@ Intermediates Attention::cut_saved(Layout& saved, BatchShape shape, DType comput
   t.normed.rstd = saved.take(DType::f32, rows, 1);
   if (o_.norm == Norm::layer) t.normed.mean = saved.take(DType::f32, rows, 1);
   if (recompute == Recompute::none) t.normed.h = saved.take(compute, rows, o_.hidden);
-  t.raw = saved.take(compute, rows, qkv_cols());
+  t.projected = saved.take(compute, rows, qkv_cols());
+  if (!o_.qk_norm || recompute == Recompute::none) t.qkv = t.projected;
   if (o_.qk_norm) {
-    t.q_rstd = saved.take(DType::f32, rows, o_.heads);
-    t.k_rstd = saved.take(DType::f32, rows, o_.kv_heads);
-    if (recompute == Recompute::none) t.qkv = saved.take(compute, rows, qkv_cols());
-  } else {
-    t.qkv = t.raw;
+    t.rstd = saved.take(DType::f32, rows, o_.heads + o_.kv_heads);
+    t.raw = t.qkv.rows > 0 ? saved.take(compute, rows, q_cols() + k_cols())
+                           : t.projected.columns(0, q_cols() + k_cols());
   }
   t.out = saved.take(compute, rows, q_cols());
   t.lse = saved.take(DType::f32, shape.batch * o_.heads, shape.seq);
+  qkv_.lora.cut_saved(t.normed.lora, saved, rows, compute);
+  out_lora_.cut_saved(t.out_lora, saved, rows, compute);
   return t;
 }
 
@@ -134,20 +149,21 @@ void Attention::cut_forward(Intermediates& t, Layout& work, BatchShape shape, DT
   if (t.normed.rstd.rows == 0) {
     t.normed.rstd = work.take(DType::f32, rows, 1);
     t.normed.mean = work.take(DType::f32, rows, 1);
-    t.q_rstd = work.take(DType::f32, rows, o_.heads);
-    t.k_rstd = work.take(DType::f32, rows, o_.kv_heads);
+    t.rstd = work.take(DType::f32, rows, o_.heads + o_.kv_heads);
   }
   if (t.qkv.rows == 0) t.qkv = work.take(compute, rows, qkv_cols());
-  if (t.raw.rows == 0) t.raw = t.qkv;
+  if (t.projected.rows == 0) t.projected = t.qkv;
   const size_t before_h = work.mark();
   if (t.normed.h.rows == 0) t.normed.h = work.take(compute, rows, o_.hidden);
   if (shape.fp8) t.normed.fp8 = take_fp8(work, rows, o_.hidden, qkv_cols());
+  qkv_.lora.cut_rest(t.normed.lora, work, rows, compute);
   work.rewind(before_h);  // h is dead once qkv exists
   if (t.out.rows == 0) {
     t.out = work.take(compute, rows, q_cols());
     t.lse = work.take(DType::f32, shape.batch * o_.heads, shape.seq);
   }
   if (shape.fp8) t.out_fp8 = take_fp8(work, rows, q_cols(), o_.hidden);
+  out_lora_.cut_rest(t.out_lora, work, rows, compute);
 }
 
 Attention::Gradients Attention::cut_backward(Intermediates& t, Layout& work, BatchShape shape,
@@ -159,6 +175,7 @@ Attention::Gradients Attention::cut_backward(Intermediates& t, Layout& work, Bat
   g.dout = work.take(compute, rows, q_cols());
   const size_t before_attention = work.mark();
   if (shape.fp8) t.out_fp8 = take_fp8(work, rows, q_cols(), o_.hidden);
+  out_lora_.cut_rest(t.out_lora, work, rows, compute);
   work.rewind(before_attention);
   if (t.qkv.rows == 0) t.qkv = work.take(compute, rows, qkv_cols());
   g.workspace = work.take(DType::u8, 1,
@@ -166,6 +183,7 @@ Attention::Gradients Attention::cut_backward(Intermediates& t, Layout& work, Bat
   work.rewind(inside_attention);
   if (t.normed.h.rows == 0) t.normed.h = work.take(compute, rows, o_.hidden);
   if (shape.fp8) t.normed.fp8 = take_fp8(work, rows, o_.hidden, qkv_cols());
+  qkv_.lora.cut_rest(t.normed.lora, work, rows, compute);
   return g;
 }
 
@@ -184,54 +202,76 @@ LayerSizes Attention::sizes(BatchShape shape, DType compute, Recompute recompute
   return {.saved = saved.peak(), .workspace = std::max({evaluation.peak(), forward.peak(), backward.peak()})};
 }
 
-// raw → qkv: q/k-norm per head, then rope.
+// projected → qkv: q/k-norm per head, then rope.
 void Attention::rotate(StreamRef stream, std::span<const Tensor> params, const Batch& batch,
                        const Intermediates& t) const {
-  if (o_.qk_norm) {
-    // Values pass unchanged; one contiguous copy is cheaper than a kernel of its own.
-    if (t.qkv.data != t.raw.data) copy_async(stream, t.qkv.data, t.raw.data, t.raw.bytes());
-    rmsnorm_forward(stream, {.x = t.raw.columns(0, q_cols()),
-                             .weight = pick(params, q_norm_),
-                             .y = t.qkv.columns(0, q_cols()),
-                             .rstd = t.q_rstd,
-                             .eps = o_.norm_eps,
-                             .inner = o_.heads});
-    rmsnorm_forward(stream, {.x = t.raw.columns(q_cols(), k_cols()),
-                             .weight = pick(params, k_norm_),
-                             .y = t.qkv.columns(q_cols(), k_cols()),
-                             .rstd = t.k_rstd,
-                             .eps = o_.norm_eps,
-                             .inner = o_.kv_heads});
-  }
-  if (o_.rope)
-    rope(stream, {.x = t.qkv.columns(0, q_cols() + k_cols()),
-                  .positions = batch.positions,
-                  .table = o_.rope->view(stream),
-                  .head_dim = o_.head_dim});
+  if (!o_.rope) return;
+  rope_forward(stream, {.x = t.projected,
+                        .y = t.qkv,
+                        .positions = batch.positions,
+                        .table = o_.rope->view(stream),
+                        .q_heads = o_.heads,
+                        .k_heads = o_.kv_heads,
+                        .head_dim = o_.head_dim,
+                        .q_weight = pick(params, q_norm_),
+                        .k_weight = pick(params, k_norm_),
+                        .rstd = t.rstd,
+                        .raw = t.qkv.data == t.projected.data ? t.raw : Tensor(),
+                        .eps = o_.norm_eps});
 }
 
 void Attention::rotate_backward(const BackwardArgs& args, const Intermediates& t, Tensor dqkv) const {
-  if (o_.rope)
-    rope(args.stream, {.x = dqkv.columns(0, q_cols() + k_cols()),
-                       .positions = args.batch.positions,
-                       .table = o_.rope->view(args.stream),
-                       .head_dim = o_.head_dim,
-                       .inverse = true});
-  if (!o_.qk_norm) return;
-  const auto head_norm = [&](int64_t begin, int64_t cols, int weight, Tensor rstd, int64_t heads) {
-    const Tensor d = dqkv.columns(begin, cols);
-    norm_backward(args.stream, Norm::rms,
-                  {.x = t.raw.columns(begin, cols),
-                   .weight = pick(args.params, weight),
-                   .rstd = rstd,
-                   .dy = d,
-                   .dx = d,
-                   .dweight = pick(args.grads, weight),
-                   .inner = heads},
-                  args.fresh);
-  };
-  head_norm(0, q_cols(), q_norm_, t.q_rstd, o_.heads);
-  head_norm(q_cols(), k_cols(), k_norm_, t.k_rstd, o_.kv_heads);
+  if (!o_.rope) return;
+  const Tensor dq_norm = pick(args.grads, q_norm_), dk_norm = pick(args.grads, k_norm_);
+  for (const Tensor& gradient : {dq_norm, dk_norm}) {
+    if (args.fresh && gradient) fill_zero_async(args.stream, gradient.data, gradient.bytes());
+  }
+  rope_backward(args.stream, {.dx = dqkv,
+                              .positions = args.batch.positions,
+                              .table = o_.rope->view(args.stream),
+                              .q_heads = o_.heads,
+                              .k_heads = o_.kv_heads,
+                              .head_dim = o_.head_dim,
+                              .x = t.raw,
+                              .q_weight = pick(args.params, q_norm_),
+                              .k_weight = pick(args.params, k_norm_),
+                              .rstd = t.rstd,
+                              .dq_weight = dq_norm,
+                              .dk_weight = dk_norm});
+}
+
+KvCache Attention::cut_cache(Layout& cache, CacheShape shape, DType compute) const {
+  const int64_t rows = shape.sequences * o_.kv_heads * cache_tiles(shape.capacity);
+  return {.keys = cache.take(compute, rows, o_.head_dim * kCacheTile),
+          .values = cache.take(compute, rows, o_.head_dim * kCacheTile)};
+}
+
+size_t Attention::cache_bytes(CacheShape shape, DType compute) const {
+  Layout cache;
+  cut_cache(cache, shape, compute);
+  return cache.peak();
+}
+
+// Within the micro-batch, or over all that the cache has kept.
+void Attention::attend(const ForwardArgs& args, const Intermediates& t) const {
+  const Batch& batch = args.batch;
+  if (args.cache) {
+    Layout cache(args.cache);
+    attention_decode(args.stream, {.shape = kernel_shape(batch.shape),
+                                   .qkv = t.qkv,
+                                   .positions = batch.positions,
+                                   .slots = batch.slots,
+                                   .cache = cut_cache(cache, batch.cache, args.x.dtype),
+                                   .capacity = batch.cache.capacity,
+                                   .out = t.out});
+  } else {
+    attention_forward(args.stream, {.shape = kernel_shape(batch.shape),
+                                    .qkv = t.qkv,
+                                    .doc_start = batch.doc_start,
+                                    .documents = batch.documents,
+                                    .out = t.out,
+                                    .lse = t.lse});
+  }
 }
 
 void Attention::forward(const ForwardArgs& args, Recompute recompute) const {
@@ -245,20 +285,17 @@ void Attention::forward(const ForwardArgs& args, Recompute recompute) const {
   Layout work(args.workspace);
   cut_forward(t, work, shape, compute);
 
-  qkv_.forward(args.stream, args.params, args.x, t.normed, t.raw);
+  const NoiseSource noise{.key = args.batch.noise};
+  qkv_.forward(args.stream, args.params, args.x, t.normed, t.projected, noise);
   rotate(args.stream, args.params, args.batch, t);
-  attention_forward(args.stream, {.shape = kernel_shape(shape),
-                                  .qkv = t.qkv,
-                                  .doc_start = args.batch.doc_start,
-                                  .documents = args.batch.documents,
-                                  .out = t.out,
-                                  .lse = t.lse});
+  attend(args, t);
   linear_forward(args.stream, {.x = t.out,
                                .weight = pick(args.params, out_),
                                .bias = pick(args.params, out_bias_),
                                .residual = args.x,
                                .y = args.y,
                                .fp8 = t.out_fp8});
+  out_lora_.forward({args.stream, args.params, noise}, t.out, t.out_lora, args.y);
 }
 
 void Attention::backward(const BackwardArgs& args, Recompute recompute) const {
@@ -269,6 +306,9 @@ void Attention::backward(const BackwardArgs& args, Recompute recompute) const {
   const bool selective = recompute == Recompute::selective;
   const Gradients g = cut_backward(t, work, shape, compute);
 
+  const Lora::Call call{args.stream, args.params, {.key = args.batch.noise}};
+  out_lora_.begin_backward(call, args.dy, t.out_lora);
+  out_lora_.weight_gradients(call, args, t.out, args.dy, t.out_lora);
   linear_backward(args.stream, {.x = t.out,
                                 .dy = args.dy,
                                 .weight = pick(args.params, out_),
@@ -277,6 +317,7 @@ void Attention::backward(const BackwardArgs& args, Recompute recompute) const {
                                 .dbias = pick(args.grads, out_bias_),
                                 .fresh = args.fresh,
                                 .fp8 = t.out_fp8});
+  out_lora_.add_input_gradient(call, t.out_lora, g.dout);
   if (selective && o_.qk_norm) rotate(args.stream, args.params, args.batch, t);
   attention_backward(args.stream, {.shape = kernel_shape(shape),
                                    .qkv = t.qkv,
@@ -287,7 +328,7 @@ void Attention::backward(const BackwardArgs& args, Recompute recompute) const {
                                    .dqkv = g.dqkv,
                                    .workspace = g.workspace});
   rotate_backward(args, t, g.dqkv);
-  if (selective && pick(args.grads, qkv_.weight)) qkv_.normalise(args.stream, args.params, args.x, t.normed);
+  if (selective && qkv_.needs_input(args.grads)) qkv_.normalise(args.stream, args.params, args.x, t.normed);
   qkv_.backward(args, t.normed, g.dqkv);
 }
 
@@ -297,7 +338,8 @@ double Attention::forward_flops(BatchShape shape) const {
   // Keys seen by all tokens of a sequence: 1, 2, … up to the window, then the window each.
   const double pairs = full * (full + 1) / 2 + (double(shape.seq) - full) * full;
   const double projections = 2 * rows * double(o_.hidden) * double(qkv_cols() + q_cols());
-  return projections + 4 * double(shape.batch) * pairs * double(q_cols());
+  return projections + 4 * double(shape.batch) * pairs * double(q_cols()) + qkv_.lora.forward_flops(rows) +
+         out_lora_.forward_flops(rows);
 }
 
 }  // namespace

@@ -30,6 +30,9 @@ class Block final : public Layer {
   double forward_flops(BatchShape shape) const override {
     return attention_->forward_flops(shape) + mlp_->forward_flops(shape);
   }
+  size_t cache_bytes(CacheShape shape, DType compute) const override {
+    return attention_->cache_bytes(shape, compute);
+  }
 
  private:
   struct Saved {
@@ -113,7 +116,9 @@ void Block::backward(const BackwardArgs& args, Recompute recompute) const {
   attention.grads = args.grads.first(attention_parameters_);
   attention.saved = saved.attention;
   mlp_->backward(mlp, recompute);
-  attention_->backward(attention, recompute);
+  const bool trained = std::any_of(attention.grads.begin(), attention.grads.end(),
+                                   [](const Tensor& gradient) { return bool(gradient); });
+  if (args.dx || trained) attention_->backward(attention, recompute);
 }
 
 }  // namespace

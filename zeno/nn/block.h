@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "zeno/nn/layer.h"
+#include "zeno/nn/lora.h"
 #include "zeno/nn/norm.h"
 #include "zeno/nn/rope_table.h"
 
@@ -43,13 +44,16 @@ struct BlockOptions {
   std::string name;                       // "blocks.3"
   BlockFiles files;
   float init_std = 0.02f;
-  float out_init_std = 0.02f;  // projections that end in the residual stream: out and down
+  float out_init_std = 0.02f;               // projections that end in the residual stream: out and down
+  bool frozen = false;                      // none of these parameters is trained, only
+  std::shared_ptr<const LoraOptions> lora;  // adapters of its linear layers; null: none
 };
 
 // Parameters, in this order (those that the options ask for): <name>.attn_norm.weight, .attn_norm.bias,
 // .attn.qkv.weight [(H+2G)·D, C], .attn.qkv.bias, .attn.q_norm.weight [1, D], .attn.k_norm.weight,
 // .attn.out.weight [C, H·D], .attn.out.bias, .mlp_norm.weight, .mlp_norm.bias, .mlp.up.weight [2F or F, C],
-// .mlp.up.bias, .mlp.down.weight [C, F], .mlp.down.bias.
+// .mlp.up.bias, .mlp.down.weight [C, F], .mlp.down.bias. Each half ends with the parameters of its adapters
+// (lora.h).
 std::unique_ptr<Layer> make_block(BlockOptions options);
 
 }  // namespace zeno::nn

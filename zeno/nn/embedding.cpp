@@ -1,9 +1,11 @@
 #include "zeno/nn/embedding.h"
 
+#include <cmath>
 #include <utility>
 
 #include "zeno/device/copy.h"
 #include "zeno/kernels/embedding.h"
+#include "zeno/kernels/noise.h"
 #include "zeno/nn/parameter_list.h"
 
 namespace zeno::nn {
@@ -18,6 +20,8 @@ class Embedding final : public Layer {
       positions_ = list_.matrix(name_ + ".positions", options.positions, options.hidden, options.init_std,
                                 std::move(options.position_table));
     sparse_ = !options.tied;
+    neftune_alpha_ = options.neftune_alpha;
+    if (options.frozen) list_.freeze();
   }
 
   std::string name() const override { return name_; }
@@ -34,6 +38,12 @@ class Embedding final : public Layer {
                                     .table = pick(args.params, table_),
                                     .position_table = pick(args.params, positions_),
                                     .y = args.y});
+    if (neftune_alpha_ == 0 || !args.batch.noise) return;
+    // T is the length of a sequence, packed or padded, as in transformers.
+    const double values = double(args.batch.shape.seq) * double(args.y.cols);
+    add_uniform_noise(args.stream, {.y = args.y,
+                                    .noise = {.key = args.batch.noise, .site = hash_name(name_)},
+                                    .size = float(neftune_alpha_ / std::sqrt(values))});
   }
 
   void backward(const BackwardArgs& args, Recompute) const override {
@@ -54,6 +64,7 @@ class Embedding final : public Layer {
   ParameterList list_;
   int table_ = kAbsent, positions_ = kAbsent;
   bool sparse_ = false;
+  double neftune_alpha_ = 0;
 };
 
 }  // namespace

@@ -18,6 +18,8 @@ struct EmbeddingOptions {
   std::vector<FileSlice> table, position_table;
   bool tied = false;  // the head uses the same table: its gradient is dense then
   float init_std = 0.02f;
+  bool frozen = false;       // not trained
+  double neftune_alpha = 0;  // where the batch has noise: uniform up to alpha / sqrt(T·C) is added (NEFTune)
 };
 
 // Parameters: <name>.weight [V, C], and <name>.positions [P, C].

@@ -23,9 +23,10 @@ namespace zeno::nn {
 
 // How a tensor gets its first values when no checkpoint provides them.
 struct Init {
-  enum class Kind { zeros, ones, normal };
+  enum class Kind { zeros, ones, normal, uniform };
   Kind kind = Kind::normal;
   float stddev = 0.02f;
+  float bound = 0;  // uniform: the largest absolute value
 };
 
 // Where (part of) a parameter is stored in a Hugging Face folder: rows [row, row + rows) of ours are the
@@ -41,6 +42,7 @@ struct Parameter {
   int64_t rows = 1, cols = 0;  // vectors are [1, n]
   bool decay = true;           // weight decay applies (matrices), or not (norms, biases)
   bool trainable = true;
+  bool adapter = false;      // of LoRA: `files` name tensors of an adapter folder, not of the model's
   bool sparse_rows = false;  // gradient touches few rows (untied token embedding)
   Init init;
   std::vector<FileSlice> files;
@@ -56,6 +58,12 @@ struct BatchShape {
   int64_t rows() const { return batch * seq; }
 };
 
+// What layers keep of the tokens before while text is generated: room for so many sequences of so many
+// tokens.
+struct CacheShape {
+  int64_t sequences = 0, capacity = 0;
+};
+
 // The tokens of one micro-batch, on the device.
 struct Batch {
   BatchShape shape;
@@ -67,6 +75,13 @@ struct Batch {
   // Rows with a target, in order: i32 [1, ≤ R], and how many there are. Known on the host before the step.
   Tensor valid_rows;
   int64_t valid_count = 0;
+  // Key of what is drawn at random in this step and micro-batch (dropout, noise): i64 [1, 1] on the device.
+  // Empty view: nothing is (evaluation, generation).
+  Tensor noise;
+  // With a cache (ForwardArgs): positions count from the start of the sequence, and slots names the sequence
+  // of the cache that each one of the batch continues, i32 [1, B].
+  CacheShape cache;
+  Tensor slots;
 };
 
 // What forward keeps for backward. none: everything it needs; selective: recomputes cheap element-wise
@@ -88,6 +103,7 @@ struct ForwardArgs {
   Tensor y;          // output [R, C], written; empty when only `saved` is wanted (recompute)
   Tensor saved;      // u8, LayerSizes::saved bytes; empty when nothing has to be kept (evaluation)
   Tensor workspace;  // u8
+  Tensor cache;      // u8, cache_bytes(): generation; empty: tokens see their own micro-batch only
 };
 
 struct BackwardArgs {
@@ -97,7 +113,7 @@ struct BackwardArgs {
   std::span<const Tensor> grads;
   Tensor x;   // input of forward [R, C]
   Tensor dy;  // [R, C]; may be overwritten
-  Tensor dx;  // [R, C], written; may be dy; empty for the first layer
+  Tensor dx;  // [R, C], written; may be dy; empty when nothing below is trained
   Tensor saved, workspace;
   bool fresh = false;  // the gradients hold nothing yet: write them (only when writes_gradients())
 };
@@ -119,6 +135,8 @@ class Layer {
   virtual bool writes_gradients() const { return false; }
   // Does backward read the parameters? (An embedding's does not: the engine then gathers nothing.)
   virtual bool backward_needs_params() const { return true; }
+  // Bytes it keeps of earlier tokens, where it looks at them.
+  virtual size_t cache_bytes(CacheShape, DType) const { return 0; }
 };
 
 // The last layer: loss and, in the same pass, the gradient of its input and parameters, so that logits exist
@@ -137,6 +155,15 @@ struct LossArgs {
   bool fresh = false;             // as in BackwardArgs
 };
 
+// Logits instead of a loss, for rows that were picked before.
+struct LogitsArgs {
+  StreamRef stream;
+  std::span<const Tensor> params;
+  Tensor x;          // [r, C]
+  Tensor logits;     // f32 [r, V], written
+  Tensor workspace;  // u8, logits_workspace(r)
+};
+
 class LossLayer {
  public:
   virtual ~LossLayer() = default;
@@ -144,6 +171,9 @@ class LossLayer {
   virtual std::vector<Parameter> parameters() const = 0;
   virtual size_t workspace(BatchShape shape, DType compute) const = 0;
   virtual void run(const LossArgs& args) const = 0;
+  // For generation; a layer without logits refuses.
+  virtual size_t logits_workspace(int64_t, DType) const { return 0; }
+  virtual void logits(const LogitsArgs&) const { ensure(false, "[{}] has no logits", name()); }
   virtual bool writes_gradients() const { return false; }
   virtual double forward_flops(BatchShape shape) const = 0;
 };

@@ -33,6 +33,8 @@ class LmHead final : public LossLayer {
   std::vector<Parameter> parameters() const override { return list_.all(); }
   size_t workspace(BatchShape shape, DType compute) const override;
   void run(const LossArgs& args) const override;
+  size_t logits_workspace(int64_t rows, DType compute) const override;
+  void logits(const LogitsArgs& args) const override;
   bool writes_gradients() const override { return true; }
   double forward_flops(BatchShape shape) const override {
     return 2 * double(shape.rows()) * double(o_.hidden) * double(o_.vocab);
@@ -48,6 +50,7 @@ class LmHead final : public LossLayer {
   };
 
   Scratch cut(Layout& work, BatchShape shape, int64_t valid, DType compute) const;
+  Scratch cut_normed(Layout& work, int64_t rows, DType compute) const;
   int64_t chunk_rows(BatchShape shape, DType compute) const;
   // Loss (and gradient) of the valid rows [begin, begin + scratch rows).
   void run_chunk(const LossArgs& args, const Scratch& all, int64_t begin, int64_t rows) const;
@@ -62,6 +65,7 @@ LmHead::LmHead(LmHeadOptions options) : o_(std::move(options)) {
   if (o_.norm == Norm::layer)
     norm_bias_ = list_.vector("final_norm.bias", o_.hidden, Init::Kind::zeros, o_.norm_bias_files);
   weight_ = list_.matrix(o_.weight_name, o_.vocab, o_.hidden, o_.init_std, o_.weight_files);
+  if (o_.frozen) list_.freeze();
 }
 
 // Chunks of equal size, as few as the rule allows. Depends on the shape, not on how many rows are valid, so
@@ -82,6 +86,14 @@ LmHead::Scratch LmHead::cut(Layout& work, BatchShape shape, int64_t valid, DType
   s.rstd = work.take(DType::f32, chunk, 1);
   s.mean = work.take(DType::f32, chunk, 1);
   s.logits = work.take(compute, chunk, o_.vocab);
+  return s;
+}
+
+LmHead::Scratch LmHead::cut_normed(Layout& work, int64_t rows, DType compute) const {
+  Scratch s;
+  s.h = work.take(compute, rows, o_.hidden);
+  s.rstd = work.take(DType::f32, rows, 1);
+  s.mean = work.take(DType::f32, rows, 1);
   return s;
 }
 
@@ -147,6 +159,26 @@ void LmHead::run_chunk(const LossArgs& args, const Scratch& s, int64_t begin, in
                  .dbias = pick(args.grads, norm_bias_)},
                 fresh);
   scatter_rows(args.stream, h, args.batch.valid_rows.columns(begin, rows), args.dx);
+}
+
+size_t LmHead::logits_workspace(int64_t rows, DType compute) const {
+  Layout work;
+  cut_normed(work, rows, compute);
+  return work.peak();
+}
+
+void LmHead::logits(const LogitsArgs& args) const {
+  Layout work(args.workspace);
+  const Scratch s = cut_normed(work, args.x.rows, args.x.dtype);
+  norm_forward(args.stream, o_.norm,
+               {.x = args.x,
+                .weight = pick(args.params, norm_),
+                .bias = pick(args.params, norm_bias_),
+                .y = s.h,
+                .rstd = s.rstd,
+                .mean = s.mean,
+                .eps = o_.norm_eps});
+  linear_forward(args.stream, {.x = s.h, .weight = pick(args.params, weight_), .y = args.logits});
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ struct LmHeadOptions {
   std::string weight_name = "lm_head.weight";  // "embed.weight" when tied
   std::vector<FileSlice> norm_files, norm_bias_files, weight_files;
   float init_std = 0.02f;
+  bool frozen = false;  // not trained
 };
 
 // Parameters: final_norm.weight, final_norm.bias (LayerNorm), and `weight_name` [V, C].

@@ -18,6 +18,7 @@ struct Intermediates {
   Tensor up;   // [R, U], U = 2F (gate, then up) or F
   Tensor act;  // [R, F]
   Tensor down_fp8;
+  Lora::Space down_lora;
 };
 
 class Mlp final : public Layer {
@@ -40,7 +41,7 @@ class Mlp final : public Layer {
   Intermediates cut_saved(Layout& saved, int64_t rows, DType compute, Recompute recompute) const;
   void cut_rest(Intermediates& t, Layout& work, int64_t rows, DType compute, bool fp8) const;
 
-  void run_rows(const ForwardArgs& args, Tensor x, Tensor y, const Intermediates& t) const;
+  void run_rows(const ForwardArgs& args, int64_t first, Tensor x, Tensor y, const Intermediates& t) const;
   void activate(StreamRef stream, const Intermediates& t) const;
   void activate_backward(StreamRef stream, const Intermediates& t, Tensor dact) const;
 
@@ -48,6 +49,7 @@ class Mlp final : public Layer {
   ParameterList list_;
   NormedLinear up_;
   int down_ = kAbsent, down_bias_ = kAbsent;
+  Lora down_lora_;
 };
 
 // Rows are independent, so a pass that keeps nothing goes through them in parts: its workspace then stays
@@ -70,6 +72,11 @@ Mlp::Mlp(const BlockOptions& options) : o_(options) {
   if (o_.mlp_bias) up_.bias = list_.vector(o_.name + ".mlp.up.bias", up_cols(), zeros, files.up_bias);
   down_ = list_.matrix(o_.name + ".mlp.down.weight", o_.hidden, o_.intermediate, o_.out_init_std, files.down);
   if (o_.mlp_bias) down_bias_ = list_.vector(o_.name + ".mlp.down.bias", o_.hidden, zeros, files.down_bias);
+  if (o_.frozen) list_.freeze();
+  if (o_.lora) {
+    up_.lora = Lora(*o_.lora, Parameter(list_.all()[size_t(up_.weight)]), list_);
+    down_lora_ = Lora(*o_.lora, Parameter(list_.all()[size_t(down_)]), list_);
+  }
 }
 
 Intermediates Mlp::cut_saved(Layout& saved, int64_t rows, DType compute, Recompute recompute) const {
@@ -81,11 +88,13 @@ Intermediates Mlp::cut_saved(Layout& saved, int64_t rows, DType compute, Recompu
     t.normed.h = saved.take(compute, rows, o_.hidden);
     t.act = saved.take(compute, rows, o_.intermediate);
   }
+  up_.lora.cut_saved(t.normed.lora, saved, rows, compute);
+  down_lora_.cut_saved(t.down_lora, saved, rows, compute);
   return t;
 }
 
 // Puts what is not saved into the workspace. h and act are never needed at the same time, neither in forward
-// nor in backward, and share their bytes, each with the fp8 workspace of its linear.
+// nor in backward, and share their bytes, each with the workspaces of its linear.
 void Mlp::cut_rest(Intermediates& t, Layout& work, int64_t rows, DType compute, bool fp8) const {
   if (t.normed.rstd.rows == 0) {
     t.normed.rstd = work.take(DType::f32, rows, 1);
@@ -96,9 +105,11 @@ void Mlp::cut_rest(Intermediates& t, Layout& work, int64_t rows, DType compute, 
   const size_t shared = work.mark();
   if (!kept) t.normed.h = work.take(compute, rows, o_.hidden);
   if (fp8) t.normed.fp8 = take_fp8(work, rows, o_.hidden, up_cols());
+  up_.lora.cut_rest(t.normed.lora, work, rows, compute);
   work.rewind(shared);
   if (!kept) t.act = work.take(compute, rows, o_.intermediate);
   if (fp8) t.down_fp8 = take_fp8(work, rows, o_.intermediate, o_.hidden);
+  down_lora_.cut_rest(t.down_lora, work, rows, compute);
 }
 
 LayerSizes Mlp::sizes(BatchShape shape, DType compute, Recompute recompute) const {
@@ -128,16 +139,19 @@ void Mlp::activate_backward(StreamRef stream, const Intermediates& t, Tensor dac
     gelu_backward(stream, gelu(), t.up, dact, t.up);
 }
 
-void Mlp::run_rows(const ForwardArgs& args, Tensor x, Tensor y, const Intermediates& t) const {
-  up_.forward(args.stream, args.params, x, t.normed, t.up);
+// `first` is the row of the micro-batch that x begins with.
+void Mlp::run_rows(const ForwardArgs& args, int64_t first, Tensor x, Tensor y, const Intermediates& t) const {
+  const NoiseSource noise{.key = args.batch.noise, .first_row = first};
+  up_.forward(args.stream, args.params, x, t.normed, t.up, noise);
   activate(args.stream, t);
-  if (!y) return;
-  linear_forward(args.stream, {.x = t.act,
-                               .weight = pick(args.params, down_),
-                               .bias = pick(args.params, down_bias_),
-                               .residual = x,
-                               .y = y,
-                               .fp8 = t.down_fp8});
+  if (y)
+    linear_forward(args.stream, {.x = t.act,
+                                 .weight = pick(args.params, down_),
+                                 .bias = pick(args.params, down_bias_),
+                                 .residual = x,
+                                 .y = y,
+                                 .fp8 = t.down_fp8});
+  down_lora_.forward({args.stream, args.params, noise}, t.act, t.down_lora, y);
 }
 
 void Mlp::forward(const ForwardArgs& args, Recompute recompute) const {
@@ -148,7 +162,7 @@ void Mlp::forward(const ForwardArgs& args, Recompute recompute) const {
     Layout saved(args.saved), work(args.workspace);
     Intermediates t = cut_saved(saved, rows, compute, recompute);
     cut_rest(t, work, rows, compute, shape.fp8);
-    run_rows(args, args.x, args.y, t);
+    run_rows(args, 0, args.x, args.y, t);
     return;
   }
   const int64_t step = rows_at_once(shape);
@@ -157,7 +171,7 @@ void Mlp::forward(const ForwardArgs& args, Recompute recompute) const {
     Layout work(args.workspace);
     Intermediates t;
     cut_rest(t, work, part, compute, shape.fp8);
-    run_rows(args, args.x.slice(begin, part), args.y.slice(begin, part), t);
+    run_rows(args, begin, args.x.slice(begin, part), args.y.slice(begin, part), t);
   }
 }
 
@@ -177,25 +191,33 @@ void Mlp::backward(const BackwardArgs& args, Recompute recompute) const {
                       .dbias = pick(args.grads, down_bias_),
                       .fresh = args.fresh,
                       .fp8 = t.down_fp8};
+  const Lora::Call call{args.stream, args.params, {.key = args.batch.noise}};
+  down_lora_.begin_backward(call, args.dy, t.down_lora);
   if (selective && o_.mlp == BlockOptions::Mlp::swiglu && !shape.fp8) {
     // act comes again as a by-product of its gradient, and takes the place of that; its weight gradient
     // waits.
     linear_backward(args.stream, {.dy = args.dy, .weight = down.weight, .dx = t.act});
+    down_lora_.add_input_gradient(call, t.down_lora, t.act);
     swiglu_backward(args.stream, t.up, t.act, t.up, t.act);
     down.dx = {};
     linear_backward(args.stream, down);
+    down_lora_.weight_gradients(call, args, t.act, args.dy, t.down_lora);
   } else {
     // Gradients of act and h take their places, which the weight gradients were the last to read.
-    if (selective && pick(args.grads, down_)) activate(args.stream, t);
+    if (selective && (down.dweight || down_lora_)) activate(args.stream, t);
+    down_lora_.weight_gradients(call, args, t.act, args.dy, t.down_lora);
     linear_backward(args.stream, down);
+    down_lora_.add_input_gradient(call, t.down_lora, t.act);
     activate_backward(args.stream, t, t.act);
   }
-  if (selective && pick(args.grads, up_.weight)) up_.normalise(args.stream, args.params, args.x, t.normed);
+  if (selective && up_.needs_input(args.grads)) up_.normalise(args.stream, args.params, args.x, t.normed);
   up_.backward(args, t.normed, t.up);
 }
 
 double Mlp::forward_flops(BatchShape shape) const {
-  return 2 * double(shape.rows()) * double(o_.hidden) * double(up_cols() + o_.intermediate);
+  const double rows = double(shape.rows());
+  return 2 * rows * double(o_.hidden) * double(up_cols() + o_.intermediate) + up_.lora.forward_flops(rows) +
+         down_lora_.forward_flops(rows);
 }
 
 }  // namespace

@@ -17,21 +17,28 @@ void NormedLinear::normalise(StreamRef stream, std::span<const Tensor> params, T
 }
 
 void NormedLinear::forward(StreamRef stream, std::span<const Tensor> params, Tensor x, const Normed& n,
-                           Tensor y) const {
+                           Tensor y, const NoiseSource& noise) const {
   normalise(stream, params, x, n);
   linear_forward(
       stream, {.x = n.h, .weight = pick(params, weight), .bias = pick(params, bias), .y = y, .fp8 = n.fp8});
+  lora.forward({stream, params, noise}, n.h, n.lora, y);
 }
 
 void NormedLinear::backward(const BackwardArgs& args, const Normed& n, Tensor dy) const {
+  const Lora::Call call{args.stream, args.params, {.key = args.batch.noise}};
+  const bool needs_dh = args.dx || pick(args.grads, norm) || pick(args.grads, norm_bias);
+  lora.begin_backward(call, dy, n.lora);
+  lora.weight_gradients(call, args, n.h, dy, n.lora);
   linear_backward(args.stream, {.x = n.h,
                                 .dy = dy,
                                 .weight = pick(args.params, weight),
-                                .dx = n.h,
+                                .dx = needs_dh ? n.h : Tensor{},
                                 .dweight = pick(args.grads, weight),
                                 .dbias = pick(args.grads, bias),
                                 .fresh = args.fresh,
                                 .fp8 = n.fp8});
+  if (!needs_dh) return;
+  lora.add_input_gradient(call, n.lora, n.h);
   norm_backward(args.stream, kind,
                 {.x = args.x,
                  .weight = pick(args.params, norm),
@@ -39,7 +46,7 @@ void NormedLinear::backward(const BackwardArgs& args, const Normed& n, Tensor dy
                  .mean = n.mean,
                  .dy = n.h,
                  .dresidual = args.dy,
-                 .dx = args.dx,
+                 .dx = args.dx ? args.dx : n.h,
                  .dweight = pick(args.grads, norm),
                  .dbias = pick(args.grads, norm_bias)},
                 args.fresh);

@@ -33,14 +33,18 @@ class ParameterList {
                 .files = std::move(files)});
   }
 
-  const std::vector<Parameter>& all() const { return list_; }
-
- private:
   int add(Parameter parameter) {
     list_.push_back(std::move(parameter));
     return int(list_.size()) - 1;
   }
+  // None of those added so far is trained.
+  void freeze() {
+    for (Parameter& parameter : list_) parameter.trainable = false;
+  }
 
+  const std::vector<Parameter>& all() const { return list_; }
+
+ private:
   std::vector<Parameter> list_;
 };
 

@@ -6,6 +6,8 @@
 #include <limits>
 
 #include "zeno/base/error.h"
+#include "zeno/base/math.h"
+#include "zeno/base/rng.h"
 #include "zeno/device/copy.h"
 #include "zeno/device/device.h"
 #include "zeno/zero/program_check.h"
@@ -15,8 +17,13 @@ namespace {
 
 constexpr int kInputArrays = 5;  // tokens, targets, positions, doc_start, valid_rows
 
+// The key of each micro-batch's noise, before the arrays.
+size_t noise_bytes(const Policy& policy) {
+  return round_up<size_t>(sizeof(uint64_t) * size_t(policy.micro_batches), 64);
+}
+
 size_t input_bytes(const Policy& policy, nn::BatchShape shape) {
-  return sizeof(int32_t) * kInputArrays * size_t(shape.rows() * policy.micro_batches);
+  return noise_bytes(policy) + sizeof(int32_t) * kInputArrays * size_t(shape.rows() * policy.micro_batches);
 }
 
 // A document starts with every sequence and wherever doc_start moves.
@@ -70,12 +77,14 @@ nn::BatchShape shape_of(const EngineOptions& options) {
 MemoryPlan plan_memory(const nn::LayerList& model, const EngineOptions& options, int world) {
   const Policy policy = normalized(options.policy, world);
   const UnitTable units = make_units(model, policy, world);
-  const Program program = compile({model, units, policy, world, shape_of(options)});
+  const CompileInput input{model, units, policy, world, shape_of(options)};
+  const Program program = compile(input), evaluation = compile_evaluation(input);
   const StateStore store(units, policy, 0);
   MemoryPlan plan{std::make_unique<Ledger>(), store.model_state_bytes()};
   const int threads = options.threads > 0 ? options.threads : share_of_cores(world);
-  book_all({model, units, policy, program, store, shape_of(options), world, threads, options.device},
+  book_all({model, units, policy, program, evaluation, store, input.shape, world, threads, options.device},
            *plan.ledger);
+  if (options.snapshot_piece > 0) Snapshot(units, store, 0, options.snapshot_piece).book(*plan.ledger);
   return plan;
 }
 
@@ -86,14 +95,19 @@ Engine::Engine(nn::LayerList model, const EngineOptions& options, comm::World& w
       shape_(shape_of(options)),
       units_(make_units(model_, policy_, world.size())),
       program_(compile({model_, units_, policy_, world.size(), shape_})),
+      evaluation_(compile_evaluation({model_, units_, policy_, world.size(), shape_})),
       store_(units_, policy_, world.rank()) {
-  check_program(program_, units_, policy_);
+  for (const Program* program : {&program_, &evaluation_}) check_program(*program, units_, policy_);
   comm::check_same(world, "step program", describe(program_, units_));
   const int threads = options.threads > 0 ? options.threads : share_of_cores(world.local_size());
-  const bool timed = options.timed || options.device.kind == Device::Kind::cpu;
-  const ExecutorParts parts{model_, units_,       policy_, program_,       store_,
+  const bool timed = policy_.trains && (options.timed || options.device.kind == Device::Kind::cpu);
+  const ExecutorParts parts{model_, units_,       policy_, program_,       evaluation_, store_,
                             shape_, world.size(), threads, options.device, timed};
   book_all(parts, ledger_);
+  if (options.snapshot_piece > 0) {
+    snapshot_.emplace(units_, store_, world.rank(), options.snapshot_piece);
+    snapshot_->book(ledger_);
+  }
   require(options.memory_limit == 0 || ledger_.booked(Tier::device) <= options.memory_limit,
           ErrorKind::memory, "[plan] this rank needs {} and may use {}",
           format_bytes(ledger_.booked(Tier::device)), format_bytes(options.memory_limit));
@@ -105,16 +119,29 @@ Engine::Engine(nn::LayerList model, const EngineOptions& options, comm::World& w
                         [&](size_t n) { return allocate_pinned(options.device, n); });
   ledger_.take(Tier::device, Purpose::libraries, library_bytes(options.device.kind));
   ledger_.take(Tier::device, Purpose::staging, comm_bytes(options.device.kind, world.size()));
+  if (snapshot_) {
+    snapshot_->allocate(ledger_, options.device);
+    snapshot_stream_.emplace(
+        StreamOptions{.device = options.device, .name = "snapshot", .rank = world.rank()});
+  }
   if (options.device.kind == Device::Kind::cuda) warm_up();
 }
 
-void Engine::upload(std::span<const MicroBatch> batches) {
+// With a step, the batches get noise of their own: a function of (seed, step, logical id), so that it is the
+// same on every world size that cuts the global batch into the same micro-batches.
+void Engine::upload(std::span<const MicroBatch> batches, std::optional<int64_t> step) {
   const int64_t rows = shape_.rows();
   step_.batches.clear();
   const size_t slot = size_t(submitted_++ % Executor::kDepth);
   std::byte* host = input_slots_.data() + slot * inputs_.bytes();
   uploaded_[slot].synchronize();  // its last step has read it
-  size_t at = 0;
+  size_t at = noise_bytes(policy_);
+  const auto put_noise = [&](size_t id) {
+    const uint64_t logical = uint64_t(world_.rank()) * batches.size() + id;
+    const uint64_t key = random_bits(policy_.seed, uint64_t(step.value_or(0)), logical);
+    std::memcpy(host + id * sizeof(key), &key, sizeof(key));
+    return step ? Tensor(inputs_.data() + id * sizeof(key), DType::i64, 1, 1) : Tensor{};
+  };
   const auto put = [&](std::span<const int32_t> values) {
     std::memcpy(host + at, values.data(), values.size_bytes());
     std::byte* start = inputs_.data() + at;
@@ -134,32 +161,38 @@ void Engine::upload(std::span<const MicroBatch> batches) {
                              .doc_start = put(batch.doc_start),
                              .documents = count_documents(batch.doc_start, shape_.seq),
                              .valid_rows = put(batch.valid_rows),
-                             .valid_count = int64_t(batch.valid_rows.size())});
+                             .valid_count = int64_t(batch.valid_rows.size()),
+                             .noise = put_noise(step_.batches.size())});
   }
   copy_async(executor_->compute(), inputs_.data(), host, at);
   uploaded_[slot].record(executor_->compute());
 }
 
-// Ranks tell each other how many tokens count, so that the loss can be normalised before backward, and how
-// many embedding rows each will send.
-void Engine::agree_on_batch(std::span<const MicroBatch> batches) {
-  int64_t mine[2] = {0, 0};
+// Ranks tell each other how many tokens count, so that the loss can be normalised before backward, how many
+// embedding rows each will send, and whether they want to go on.
+bool Engine::agree_on_batch(std::span<const MicroBatch> batches, bool last) {
+  int64_t mine[4] = {0, 0, last, 0};
   std::vector<int32_t> tokens;
   for (const MicroBatch& batch : batches) {
     mine[0] += int64_t(batch.valid_rows.size());
+    mine[3] += batch.inputs;
     if (executor_->sparse_rows().active())
       tokens.insert(tokens.end(), batch.tokens.begin(), batch.tokens.end());
   }
   if (executor_->sparse_rows().active()) mine[1] = executor_->sparse_rows().set_rows(tokens);
   step_.valid_tokens = 0;
+  agreed_inputs_ = 0;
   std::vector<int64_t> rows;
   for (const std::string& bytes : world_.exchange({reinterpret_cast<const char*>(mine), sizeof(mine)})) {
-    int64_t theirs[2];
+    int64_t theirs[4];
     std::memcpy(theirs, bytes.data(), sizeof(theirs));
     step_.valid_tokens += theirs[0];
     rows.push_back(theirs[1]);
+    last |= theirs[2] != 0;
+    agreed_inputs_ += theirs[3];
   }
   if (executor_->sparse_rows().active()) executor_->sparse_rows().set_counts(std::move(rows));
+  return last;
 }
 
 StepResult Engine::step(std::span<const MicroBatch> batches, const StepControl& control) {
@@ -167,22 +200,25 @@ StepResult Engine::step(std::span<const MicroBatch> batches, const StepControl& 
   return collect();
 }
 
-void Engine::submit(std::span<const MicroBatch> batches, const StepControl& control) {
+bool Engine::submit(std::span<const MicroBatch> batches, const StepControl& control) {
+  ensure(policy_.trains, "[engine] got a step, expected evaluations only");
   ensure(int(batches.size()) == policy_.micro_batches, "[engine] got {} micro-batches, expected {}",
          batches.size(), policy_.micro_batches);
   step_.hyper = control.hyper;
   step_.loss_scale = control.loss_scale;
   step_.clip = control.clip;
-  agree_on_batch(batches);
-  upload(batches);
+  step_.continues = false;
+  const bool last = agree_on_batch(batches, control.last);
+  upload(batches, control.hyper.step);
   try {
     executor_->launch(step_);
   } catch (const std::exception& error) {
     world_.fail(error.what());
     throw;
   }
-  under_way_.push_back({step_.valid_tokens, std::nullopt});
+  under_way_.push_back({step_.valid_tokens, agreed_inputs_, std::nullopt});
   if (shape_.device == Device::Kind::cuda) under_way_.back().traffic = traffic_since_last();
+  return last;
 }
 
 comm::Traffic Engine::traffic_since_last() {
@@ -192,19 +228,22 @@ comm::Traffic Engine::traffic_since_last() {
           now.calls - before.calls};
 }
 
-StepResult Engine::collect() {
-  StepOutcome outcome;
+StepOutcome Engine::wait() {
   try {
-    outcome = executor_->wait();
+    return executor_->wait();
   } catch (const std::exception& error) {
     world_.fail(error.what());
     throw;
   }
+}
 
+StepResult Engine::collect() {
+  const StepOutcome outcome = wait();
   StepResult result;
   const UnderWay step = under_way_.front();
   under_way_.pop_front();
   result.tokens = step.tokens;
+  result.inputs = step.inputs;
   result.loss = result.tokens > 0 ? outcome.loss_sum / double(result.tokens) : 0;
   result.grad_norm = outcome.grad_norm;
   result.skipped = outcome.nonfinite > 0;

@@ -16,6 +16,7 @@
 
 #include "zeno/comm/world.h"
 #include "zeno/zero/executor.h"
+#include "zeno/zero/snapshot.h"
 
 namespace zeno::zero {
 
@@ -26,6 +27,8 @@ struct EngineOptions {
   int threads = 0;          // of the compute stream on a CPU; 0: this rank's share of the cores
   bool timed = false;       // keep the times of instructions of GPU steps (CPU steps are always timed)
   size_t memory_limit = 0;  // bytes this rank may use; 0: no limit
+  // Room in host memory for a copy of masters and moments, cut into pieces of so many elements; 0: none.
+  int64_t snapshot_piece = 0;
 };
 
 // The bytes of one rank by purpose, without allocating them. The engine books through the same code.
@@ -40,23 +43,34 @@ MemoryPlan plan_memory(const nn::LayerList& model, const EngineOptions& options,
 struct MicroBatch {
   std::span<const int32_t> tokens, targets, positions, doc_start;
   std::span<const int32_t> valid_rows;  // rows whose target counts, in order
+  int64_t inputs = 0;                   // rows that are no padding; only counted
 };
 
 struct StepControl {
   OptimizerHyper hyper;
   double loss_scale = 1;
-  double clip = 0;  // global norm; 0: none
+  double clip = 0;    // global norm; 0: none
+  bool last = false;  // this rank wants to stop after this step
 };
 
 struct StepResult {
   double loss = 0;         // mean over the valid tokens of all micro-batches and ranks
   double grad_norm = 0;    // before clipping
   int64_t tokens = 0;      // valid tokens of the global batch
+  int64_t inputs = 0;      // tokens of the global batch that are no padding
   bool skipped = false;    // gradients were not finite: no update
   std::string bad_tensor;  // the first tensor with a non-finite gradient, and the rank that found it
   int bad_rank = -1;
   std::optional<double> exposed_ms;  // where steps are timed: always on a CPU
   comm::Traffic traffic;             // of this step
+};
+
+// What an evaluation found, the same on every rank and for every world size that sees the same micro-batches.
+struct EvalResult {
+  double loss = 0;     // mean over all valid tokens
+  int64_t tokens = 0;  // valid ones
+  int64_t hits = 0;    // of them, those that the model gives the highest probability
+  double accuracy() const { return tokens > 0 ? double(hits) / double(tokens) : 0; }
 };
 
 class Engine {
@@ -71,23 +85,42 @@ class Engine {
 
   // Collective: submit, then collect.
   StepResult step(std::span<const MicroBatch> batches, const StepControl& control);
-  // Collective: queues a step. The batches are copied before it returns.
-  void submit(std::span<const MicroBatch> batches, const StepControl& control);
+  // Collective: queues a step. The batches are copied before it returns. True, on all ranks alike, when any
+  // of them wanted this step to be the last.
+  bool submit(std::span<const MicroBatch> batches, const StepControl& control);
   // Collective: the result of the oldest step that was not collected. At most Executor::kDepth steps may be
   // under way; when there are two, the host prepares one while the device runs the other.
   StepResult collect();
+
+  // This rank's micro-batches of a round of evaluation: as many as a step has. A rank that has less data than
+  // others gives micro-batches without valid rows.
+  using BatchReader = std::function<std::vector<MicroBatch>(int64_t round)>;
+  // Collective: loss and accuracy over `rounds` rounds, forward only; no state changes. No step may be under
+  // way. Ends early, with nothing, when `stop` of any rank says so (asked once per round).
+  std::optional<EvalResult> evaluate(int64_t rounds, const BatchReader& batches,
+                                     const std::function<bool()>& stop = {});
 
   // Collective: elements [begin, begin + out.size()) of one state of a parameter, whole, on every rank.
   void read(State state, int param, int64_t begin, std::span<float> out);
   // Each rank writes the part it keeps of elements [begin, begin + values.size()). Writing masters refreshes
   // the compute copy.
   void write(State state, int param, int64_t begin, std::span<const float> values);
+  // Fills one state of what this rank keeps of all trainable parameters; masters fill the compute copy too.
+  void load_state(State state, const ValueReader& read);
+
+  // Begins to copy this rank's masters and moments, as they are after all steps submitted, to host memory. Only
+  // the next update waits for it. The copy before must not be in use any more.
+  void take_snapshot();
+  // Blocks until the copy is complete; from any thread.
+  void wait_for_snapshot() const { snapshot_taken_.synchronize(); }
+  const Snapshot& snapshot() const { return *snapshot_; }
   // Collective: hash of all masters in table order, independent of world size and sharding.
   uint64_t weights_hash();
 
   const Policy& policy() const { return policy_; }
   const UnitTable& units() const { return units_; }
   const Program& program() const { return program_; }
+  const Program& evaluation_program() const { return evaluation_; }
   const Ledger& ledger() const { return ledger_; }
   const StateStore& store() const { return store_; }
   const Executor& executor() const { return *executor_; }
@@ -106,8 +139,9 @@ class Engine {
   void put(State state, int group, const Partition::Piece& piece, std::span<const float> values);
   // Cut so that what is held on the host for one of them stays small.
   std::vector<Run> runs(State state, int param, int64_t begin, int64_t end, int rank) const;
-  void upload(std::span<const MicroBatch> batches);
-  void agree_on_batch(std::span<const MicroBatch> batches);
+  void upload(std::span<const MicroBatch> batches, std::optional<int64_t> step = {});
+  bool agree_on_batch(std::span<const MicroBatch> batches, bool last);
+  StepOutcome wait();
   void name_bad_tensor(StepResult& result);
   void refresh_params(int param, int64_t begin, int64_t end);
 
@@ -116,19 +150,24 @@ class Engine {
   Policy policy_;
   nn::BatchShape shape_;
   UnitTable units_;
-  Program program_;
+  Program program_, evaluation_;
   StateStore store_;
   Ledger ledger_;
   Buffer inputs_, input_slots_;  // on the device, and on the host: one for each step under way
   std::array<Event, Executor::kDepth> uploaded_;
   std::unique_ptr<Executor> executor_;  // after what it works on: destroyed first
+  std::optional<Snapshot> snapshot_;
+  std::optional<Stream> snapshot_stream_;
+  Event snapshot_taken_, snapshot_begin_;
   StepInputs step_;
   struct UnderWay {
     int64_t tokens = 0;                    // valid ones
+    int64_t inputs = 0;                    // no padding
     std::optional<comm::Traffic> traffic;  // where it is known as soon as the step is queued: on a GPU
   };
   std::deque<UnderWay> under_way_;
   int64_t submitted_ = 0;
+  int64_t agreed_inputs_ = 0;  // of the step that is being queued
   comm::Traffic traffic_;
 };
 

@@ -123,6 +123,29 @@ void Engine::write(State state, int param, int64_t begin, std::span<const float>
   if (state == State::master) refresh_params(param, begin, end);
 }
 
+void Engine::load_state(State state, const ValueReader& read) {
+  std::vector<float> staging;
+  for (int p = 0; p < int(units_.params.size()); ++p) {
+    const int g = units_.places[p].group;
+    if (!units_.params[p].trainable || !store_.exists(state, g)) continue;
+    for (const Run& run : runs(state, p, 0, units_.params[p].count(), world_.rank())) {
+      staging.resize(size_t(run.count));
+      read(units_.params[p], run.begin, staging);
+      put(state, g, run.piece, staging);
+      if (state == State::master) put(State::param, g, run.piece, staging);
+    }
+  }
+}
+
+void Engine::take_snapshot() {
+  ensure(snapshot_.has_value(), "[engine] there is no room for a snapshot");
+  snapshot_begin_.record(executor_->compute());
+  snapshot_stream_->ref().wait(snapshot_begin_);
+  snapshot_->copy(*snapshot_stream_);
+  snapshot_taken_.record(*snapshot_stream_);
+  executor_->hold_updates(snapshot_taken_);
+}
+
 void Engine::refresh_params(int param, int64_t begin, int64_t end) {
   const int g = units_.places[param].group;
   for (const Run& run : runs(State::master, param, begin, end, world_.rank())) {

@@ -20,6 +20,11 @@ size_t scratch_bytes(const ExecutorParts& parts) {
 }
 size_t sums_bytes(const ExecutorParts& parts) { return sizeof(StepSums) * size_t(parts.world + 1); }
 size_t losses_bytes(const ExecutorParts& parts) { return sizeof(float) * size_t(tokens(parts)); }
+size_t hits_bytes(const ExecutorParts& parts) { return sizeof(int32_t) * size_t(tokens(parts)); }
+// Training and evaluation take turns in the same memory.
+size_t pool_bytes(const ExecutorParts& parts, int purpose) {
+  return std::max(parts.program.pool_bytes[size_t(purpose)], parts.evaluation.pool_bytes[size_t(purpose)]);
+}
 
 // The owned pieces of a group, cut where weight decay changes. Padding belongs to the run before it: it is
 // zero everywhere and stays so.
@@ -64,12 +69,13 @@ constexpr size_t kMarks = 3;  // of an instruction: ready, start, end
 }  // namespace
 
 void book_executor(const ExecutorParts& parts, Ledger& ledger) {
-  for (int p = 0; p < kPurposes; ++p) ledger.book(Tier::device, Purpose(p), parts.program.pool_bytes[p]);
+  for (int p = 0; p < kPurposes; ++p) ledger.book(Tier::device, Purpose(p), pool_bytes(parts, p));
   ledger.book(Tier::device, Purpose::workspace, scratch_bytes(parts));
   ledger.book(Tier::device, Purpose::staging, sums_bytes(parts));
   ledger.book(Tier::device, Purpose::staging, sizeof(StepOutcome));
   ledger.book(Tier::host, Purpose::staging, sizeof(StepOutcome) * Executor::kDepth);
   ledger.book(Tier::device, Purpose::activations, losses_bytes(parts));
+  ledger.book(Tier::device, Purpose::activations, hits_bytes(parts));
   ledger.book(Tier::device, Purpose::staging,
               SparseRows(parts.units, parts.policy, parts.world, tokens(parts)).bytes());
 }
@@ -77,18 +83,20 @@ void book_executor(const ExecutorParts& parts, Ledger& ledger) {
 Executor::Executor(const ExecutorParts& parts, comm::World& world, Ledger& ledger)
     : parts_(parts),
       rank_(world.rank()),
+      running_(&parts.program),
       gathers_(world.communicator("gather", parts.device)),
       reduces_(world.communicator("reduce", parts.device)),
       sparse_rows_(parts.units, parts.policy, parts.world, tokens(parts)),
-      events_(parts.program.instructions.size()) {
+      events_(std::max(parts.program.instructions.size(), parts.evaluation.instructions.size())) {
   const Allocator shared = world.allocator(parts.device), own = allocator_of(parts.device);
   const auto take = [&](Purpose purpose, size_t bytes, const Allocator& allocator) {
     return Buffer(ledger, Tier::device, purpose, bytes, allocator);
   };
-  for (int p = 0; p < kPurposes; ++p) pools_[p] = take(Purpose(p), parts.program.pool_bytes[p], shared);
+  for (int p = 0; p < kPurposes; ++p) pools_[p] = take(Purpose(p), pool_bytes(parts, p), shared);
   scratch_ = take(Purpose::workspace, scratch_bytes(parts), own);
   sums_ = take(Purpose::staging, sums_bytes(parts), shared);
   losses_ = take(Purpose::activations, losses_bytes(parts), own);
+  hits_ = take(Purpose::activations, hits_bytes(parts), own);
   outcome_ = take(Purpose::staging, sizeof(StepOutcome), own);
   results_ = Buffer(ledger, Tier::host, Purpose::staging, sizeof(StepOutcome) * kDepth,
                     [&](size_t bytes) { return allocate_pinned(parts.device, bytes); });
@@ -113,7 +121,7 @@ Executor::Executor(const ExecutorParts& parts, comm::World& world, Ledger& ledge
 }
 
 // A step begins when all lanes are done with the one before.
-void Executor::start_step() {
+void Executor::start_step(const Program& program) {
   ensure(launched_ - waited_ < kDepth, "[executor] {} steps are queued, expected at most {}",
          launched_ - waited_, kDepth);
   for (int lane = 0; lane < kLanes && launched_ > 0; ++lane) {
@@ -121,16 +129,24 @@ void Executor::start_step() {
       if (other != lane) streams_[lane].ref().wait(lane_ends_[other]);
     }
   }
+  running_ = &program;
 }
 
 void Executor::launch(const StepInputs& inputs) {
-  start_step();
+  start_step(parts_.program);
   if (replayable(inputs)) {
     graph_.replay(compute());
   } else {
     launch_range(0, constant_end_, inputs);
   }
+  compute().wait(state_read_);
   launch_range(constant_end_, parts_.program.instructions.size(), inputs);
+  finish_step();
+}
+
+void Executor::launch_evaluation(const StepInputs& inputs) {
+  start_step(parts_.evaluation);
+  launch_range(0, parts_.evaluation.instructions.size(), inputs);
   finish_step();
 }
 
@@ -154,15 +170,16 @@ bool Executor::replayable(const StepInputs& inputs) {
 }
 
 void Executor::launch_range(size_t begin, size_t end, const StepInputs& inputs) {
-  const std::vector<Instruction>& list = parts_.program.instructions;
-  if (begin == 0) fill_zero_async(compute(), sums_.data(), sizeof(StepSums));
+  const std::vector<Instruction>& list = running_->instructions;
+  Stopwatch* const watch = running_->trains ? stopwatch_.get() : nullptr;
+  if (begin == 0 && !inputs.continues) fill_zero_async(compute(), sums_.data(), sizeof(StepSums));
   for (size_t i = begin; i < end; ++i) {
     const StreamRef stream = streams_[int(list[i].lane)];
-    if (stopwatch_) stopwatch_->mark(stream, kMarks * i);
+    if (watch != nullptr) watch->mark(stream, kMarks * i);
     for (int wait : list[i].waits) stream.wait(events_[wait]);
-    if (stopwatch_) stopwatch_->mark(stream, kMarks * i + 1);
+    if (watch != nullptr) watch->mark(stream, kMarks * i + 1);
     dispatch(list[i], stream, inputs);
-    if (stopwatch_) stopwatch_->mark(stream, kMarks * i + 2);
+    if (watch != nullptr) watch->mark(stream, kMarks * i + 2);
     if (list[i].signals) events_[i].record(stream);
   }
 }

@@ -32,6 +32,7 @@ struct StepInputs {
   double loss_scale = 1;
   double clip = 0;
   int64_t valid_tokens = 0;        // of the whole global batch
+  bool continues = false;          // evaluation: the sums of the step before are added to
   std::vector<nn::Batch> batches;  // views into the step's inputs, one per micro-batch
 };
 
@@ -45,7 +46,7 @@ struct ExecutorParts {
   const nn::LayerList& model;
   const UnitTable& units;
   const Policy& policy;
-  const Program& program;
+  const Program& program, &evaluation;
   const StateStore& store;
   nn::BatchShape shape;
   int world = 1;    // ranks
@@ -68,6 +69,10 @@ class Executor {
   // Queues one step. `inputs` is read during the call only; what its views point to must stay until the step
   // is done.
   void launch(const StepInputs& inputs);
+  // The same with the evaluation program, whose outcome is that of all steps since one that did not continue.
+  void launch_evaluation(const StepInputs& inputs);
+  // The updates of the next step wait for `event`: somebody is reading the state.
+  void hold_updates(const Event& event) { state_read_ = event; }
   // Waits for the oldest step that was not waited for, and returns what came out. Throws the first error of
   // any lane.
   StepOutcome wait();
@@ -79,14 +84,14 @@ class Executor {
     for (const Buffer& pool : pools_) body(pool);
   }
   comm::Traffic traffic() const;
-  // Of the last step, once all steps were waited for; empty when not timed.
+  // Of the last step that was no evaluation, once all steps were waited for; empty when not timed.
   std::vector<InstructionTime> times() const;
-  // Time the compute lane stood still waiting for other lanes, in the last step; none when not timed.
+  // Time the compute lane stood still waiting for other lanes in that step; none when not timed.
   std::optional<double> exposed_ms() const;
   SparseRows& sparse_rows() { return sparse_rows_; }
 
  private:
-  void start_step();
+  void start_step(const Program& program);
   void launch_range(size_t begin, size_t end, const StepInputs& inputs);
   void finish_step();
   bool replayable(const StepInputs& inputs);
@@ -114,15 +119,17 @@ class Executor {
 
   ExecutorParts parts_;
   int rank_;
+  const Program* running_;  // the program of the step that is being queued
   std::unique_ptr<comm::Communicator> gathers_, reduces_;
   std::array<Buffer, kPurposes> pools_;
-  Buffer scratch_, sums_, losses_, outcome_, results_;
+  Buffer scratch_, sums_, losses_, hits_, outcome_, results_;
   std::unique_ptr<Stopwatch> stopwatch_;
   SparseRows sparse_rows_;
   std::vector<Stream> streams_;  // after what queued work writes to: drained first
   std::vector<Event> events_;
   std::array<Event, kLanes> lane_ends_;  // of the last step
   std::array<Event, kDepth> step_ends_;
+  Event state_read_;
   int64_t launched_ = 0, waited_ = 0;
   size_t constant_end_ = 0;  // instructions before it do not depend on learning rate, clip or loss scale
   Graph graph_;

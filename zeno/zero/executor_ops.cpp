@@ -9,13 +9,13 @@
 namespace zeno::zero {
 
 std::byte* Executor::region(RegionId id) const {
-  const Region& r = parts_.program.regions[id];
+  const Region& r = running_->regions[id];
   return pools_[int(r.purpose)].data() + r.offset;
 }
 
 Tensor Executor::bytes_of(RegionId id) const {
   if (id == kNoRegion) return {};
-  return {region(id), DType::u8, 1, int64_t(parts_.program.regions[id].bytes)};
+  return {region(id), DType::u8, 1, int64_t(running_->regions[id].bytes)};
 }
 
 Tensor Executor::activation(RegionId id) const {
@@ -107,7 +107,7 @@ void Executor::run_layer(const Instruction& in, StreamRef stream, const StepInpu
                     .grads = grads,
                     .x = activation(in.x),
                     .dy = dy,
-                    .dx = in.x == kNoRegion ? Tensor{} : dy,
+                    .dx = in.layer > parts_.units.first_trained() ? dy : Tensor{},
                     .saved = bytes_of(in.saved),
                     .workspace = bytes_of(in.workspace),
                     .fresh = writes(in)},
@@ -126,8 +126,10 @@ void Executor::run_layer(const Instruction& in, StreamRef stream, const StepInpu
 
 void Executor::run_loss(const Instruction& in, StreamRef stream, const StepInputs& inputs) {
   const std::vector<Tensor> params = views(in.layer, in.params, State::param);
-  const std::vector<Tensor> grads = views(in.layer, in.grads, State::grad);
+  std::vector<Tensor> grads;  // none at all: evaluation
+  if (running_->trains) grads = views(in.layer, in.grads, State::grad);
   const int64_t rows = parts_.shape.rows();
+  const size_t first = size_t(in.micro_batch * rows);
   parts_.model.loss->run(
       {.stream = stream,
        .batch = inputs.batches[in.micro_batch],
@@ -135,8 +137,9 @@ void Executor::run_loss(const Instruction& in, StreamRef stream, const StepInput
        .grads = grads,
        .x = activation(in.x),
        .dx = activation(in.y),
-       .losses = {losses_.data() + size_t(in.micro_batch * rows) * sizeof(float), DType::f32, 1, rows},
-       .hits = {},
+       .losses = {losses_.data() + first * sizeof(float), DType::f32, 1, rows},
+       .hits =
+           running_->trains ? Tensor{} : Tensor{hits_.data() + first * sizeof(int32_t), DType::i32, 1, rows},
        .grad_scale = float(inputs.loss_scale / double(std::max<int64_t>(1, inputs.valid_tokens))),
        .workspace = bytes_of(in.workspace),
        .fresh = writes(in)});
@@ -162,7 +165,7 @@ void Executor::run_gather(const Instruction& in, StreamRef stream) {
 
 void Executor::run_reduce(const Instruction& in, StreamRef stream) {
   const DType grad = parts_.policy.grad, wire = parts_.policy.wire;
-  const bool scatter = parts_.program.scatter, recode = in.wire != kNoRegion;
+  const bool scatter = running_->scatter, recode = in.wire != kNoRegion;
   const int world = parts_.world;
   std::vector<comm::Part> fresh, added;         // first sum into a shard, later ones
   std::vector<std::pair<Tensor, Tensor>> back;  // wire → gradients, after an all-reduce
@@ -202,8 +205,11 @@ void Executor::run_reduce(const Instruction& in, StreamRef stream) {
 
 void Executor::run_sum_losses(StreamRef stream, const StepInputs& inputs) {
   for (size_t mb = 0; mb < inputs.batches.size(); ++mb) {
-    std::byte* losses = losses_.data() + mb * size_t(parts_.shape.rows()) * sizeof(float);
-    sum_exactly(stream, {losses, DType::f32, 1, inputs.batches[mb].valid_count}, &sums()->loss);
+    const size_t first = mb * size_t(parts_.shape.rows());
+    const int64_t count = inputs.batches[mb].valid_count;
+    sum_exactly(stream, {losses_.data() + first * sizeof(float), DType::f32, 1, count}, &sums()->loss);
+    if (running_->trains) continue;
+    add_hits(stream, {hits_.data() + first * sizeof(int32_t), DType::i32, 1, count}, &sums()->hits);
   }
 }
 

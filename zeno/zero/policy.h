@@ -25,7 +25,7 @@ struct Policy {
   DType grad = DType::f32;    // accumulation
   DType wire = DType::f32;    // what reductions send
   DType states = DType::f32;  // masters and moments; bf16 rounds them stochastically (optimizer.h)
-  uint64_t seed = 0;          // of that rounding
+  uint64_t seed = 0;          // of that rounding, and of dropout and noise
 
   int64_t reduce_bucket = 500'000'000;  // elements
   int64_t gather_bucket = 500'000'000;  // elements
@@ -47,6 +47,7 @@ struct Policy {
   bool deterministic = false;  // GPU: same bits in every run; `reproducible` implies it
   bool fp8 = false;            // GPU, bf16 compute: products of blocks in fp8
 
+  bool trains = true;          // false: an engine that only evaluates; every parameter is frozen
   bool moments_first = true;   // m; false for plain SGD
   bool moments_second = true;  // v; false for SGD and Lion
 };

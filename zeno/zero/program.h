@@ -29,7 +29,7 @@ enum class Op {
   add_grads,    // one gradient buffer added to another
   reduce,       // sum chunks of gradients over ranks
   reduce_rows,  // the same for the touched rows of an embedding
-  sum_losses,   // exact sum of the micro-batches' losses
+  sum_losses,   // exact sums of the micro-batches' losses and, in evaluation, of their hits
   scan,         // sum of squares and non-finite values of a group's own gradients
   norm,         // combine sums of all ranks: global norm, clip factor, overflow
   update,       // optimizer step of a group
@@ -85,6 +85,7 @@ struct Program {
   std::vector<Region> regions;
   std::array<size_t, kPurposes> pool_bytes{};
   bool scatter = false;  // reductions leave each rank its own shard
+  bool trains = true;    // false: evaluation, which changes no state
 };
 
 // Everything the compiler needs to know about the machine and the batch.
@@ -96,7 +97,11 @@ struct CompileInput {
   nn::BatchShape shape;  // of one micro-batch
 };
 
+// The program of a step; of an evaluation where the policy says that nothing is trained.
 Program compile(const CompileInput& input);
+// Forward and loss of the same micro-batches in the same order, with the same gathers: no gradients, no
+// update.
+Program compile_evaluation(const CompileInput& input);
 
 // One line per instruction, for people, for the comparison between ranks and for tests.
 std::string describe(const Program& program, const UnitTable& units);

@@ -20,7 +20,7 @@ class Checker {
     check_placement();
     check_ordering();
     check_residency();
-    check_updates();
+    if (program_.trains) check_updates();
   }
 
  private:

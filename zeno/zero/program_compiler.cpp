@@ -1,4 +1,5 @@
 // compile(): walks the schedule once and emits gathers, computation, gradients and the optimizer step.
+// compile_evaluation() walks its forward half.
 #include <map>
 #include <utility>
 
@@ -14,10 +15,11 @@ namespace {
 
 class Compiler {
  public:
-  explicit Compiler(const CompileInput& input)
+  Compiler(const CompileInput& input, bool trains)
       : input_(input),
+        trains_(trains),
         segments_(make_segments(input)),
-        steps_(make_schedule(input, segments_)),
+        steps_(trains ? make_schedule(input, segments_) : make_evaluation_schedule(input)),
         residency_(plan_residency(input, steps_)),
         gradients_(input, steps_, builder_),
         resident_(input.units.groups.size(), kNoRegion),
@@ -31,11 +33,12 @@ class Compiler {
     for (int s = 0; s < int(steps_.size()); ++s) {
       issue_gathers(s);
       emit(s);
-      gradients_.after(s);
+      if (trains_) gradients_.after(s);
     }
-    gradients_.flush();
+    if (trains_) gradients_.flush();
     finish_step();
     Program program = builder_.finish();
+    program.trains = trains_;
     program.scatter = input_.policy.optimizer == Placement::sharded;
     return program;
   }
@@ -75,7 +78,7 @@ class Compiler {
       if (fresh != upcoming_.end()) resident_[group] = fresh->second;
       in.params.push_back({group, resident_[group]});
     }
-    in.grads = gradients_.bind(s);
+    if (trains_) in.grads = gradients_.bind(s);
     if (step.op != Op::loss) in.keep = segment(step.layer).keep;
     switch (step.op) {
       case Op::forward:
@@ -109,7 +112,7 @@ class Compiler {
     in.x = output(in.layer - 1, in.micro_batch);
     in.y = outputs_[{in.layer, in.micro_batch}] = new_activation();
     in.workspace = builder_.region(Purpose::workspace, sizes(in.layer).workspace);
-    if (segment(in.layer).recompute) return;
+    if (segment(in.layer).recompute || in.layer < input_.units.first_trained()) return;
     in.saved = saved_[{in.layer, in.micro_batch}] =
         builder_.region(Purpose::activations, sizes(in.layer).saved);
   }
@@ -127,7 +130,8 @@ class Compiler {
 
   // The gradient takes the place of the last activation and flows back through every layer in that region.
   void bind_loss(Instruction& in) {
-    in.x = in.y = stream_[in.micro_batch] = output(in.layer - 1, in.micro_batch);
+    in.x = output(in.layer - 1, in.micro_batch);
+    if (trains_) in.y = stream_[in.micro_batch] = in.x;
     in.workspace =
         builder_.region(Purpose::logits, input_.model.loss->workspace(input_.shape, input_.policy.compute));
   }
@@ -141,11 +145,12 @@ class Compiler {
 
   void finish_step() {
     builder_.add({.op = Op::sum_losses, .layer = input_.units.loss_layer()});
-    each_trainable(Op::scan);
+    if (trains_) each_trainable(Op::scan);
     Instruction norm{.op = Op::norm, .layer = input_.units.loss_layer()};
-    norm.lane = input_.world > 1 && input_.policy.overlap ? Lane::reduce : Lane::compute;
+    // The step ends on the compute lane; where updates follow, other work can go on meanwhile.
+    norm.lane = trains_ && input_.world > 1 && input_.policy.overlap ? Lane::reduce : Lane::compute;
     builder_.add(std::move(norm));
-    each_trainable(Op::update);
+    if (trains_) each_trainable(Op::update);
   }
 
   void each_trainable(Op op) {
@@ -158,6 +163,7 @@ class Compiler {
   }
 
   const CompileInput& input_;
+  bool trains_;
   std::vector<Segment> segments_;
   std::vector<ComputeStep> steps_;
   std::vector<Residency> residency_;
@@ -173,6 +179,8 @@ class Compiler {
 
 }  // namespace
 
-Program compile(const CompileInput& input) { return Compiler(input).run(); }
+Program compile(const CompileInput& input) { return Compiler(input, input.policy.trains).run(); }
+
+Program compile_evaluation(const CompileInput& input) { return Compiler(input, false).run(); }
 
 }  // namespace zeno::zero

@@ -7,6 +7,7 @@ namespace {
 
 class Scheduler {
  public:
+  // No segments: no backward.
   Scheduler(const CompileInput& input, const std::vector<Segment>& segments)
       : input_(input), segments_(segments) {}
 
@@ -21,7 +22,7 @@ class Scheduler {
   }
 
  private:
-  // All layers forward and backward over micro-batches [begin, end), layer by layer.
+  // All layers forward, and segments backward, over micro-batches [begin, end), layer by layer.
   void pass(int begin, int end) {
     for (int layer = 0; layer < int(input_.model.layers.size()); ++layer) {
       for (int mb = begin; mb < end; ++mb) add(Op::forward, layer, mb);
@@ -29,12 +30,15 @@ class Scheduler {
     }
     for (int mb = begin; mb < end; ++mb) add(Op::loss, input_.units.loss_layer(), mb);
     ++phase_;
+    const int trained = input_.units.first_trained();
     for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
+      if (segment->last < trained) break;
       for (int mb = begin; mb < end; ++mb) {
         for (int layer = segment->first; segment->recompute && layer <= segment->last; ++layer) {
           add(Op::recompute, layer, mb);
         }
-        for (int layer = segment->last; layer >= segment->first; --layer) add(Op::backward, layer, mb);
+        const int first = std::max(segment->first, trained);
+        for (int layer = segment->last; layer >= first; --layer) add(Op::backward, layer, mb);
       }
       ++phase_;
     }
@@ -43,7 +47,7 @@ class Scheduler {
   void add(Op op, int layer, int mb) { steps_.push_back({op, layer, mb, phase_}); }
 
   const CompileInput& input_;
-  const std::vector<Segment>& segments_;
+  const std::vector<Segment> segments_;
   std::vector<ComputeStep> steps_;
   int phase_ = 0;
 };
@@ -79,6 +83,10 @@ std::vector<Segment> make_segments(const CompileInput& input) {
 
 std::vector<ComputeStep> make_schedule(const CompileInput& input, const std::vector<Segment>& segments) {
   return Scheduler(input, segments).run();
+}
+
+std::vector<ComputeStep> make_evaluation_schedule(const CompileInput& input) {
+  return Scheduler(input, {}).run();
 }
 
 }  // namespace zeno::zero

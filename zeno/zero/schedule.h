@@ -25,5 +25,7 @@ struct Segment {
 
 std::vector<Segment> make_segments(const CompileInput& input);
 std::vector<ComputeStep> make_schedule(const CompileInput& input, const std::vector<Segment>& segments);
+// Without backward.
+std::vector<ComputeStep> make_evaluation_schedule(const CompileInput& input);
 
 }  // namespace zeno::zero

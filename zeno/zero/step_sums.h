@@ -10,6 +10,7 @@
 #include "zeno/device/stream.h"
 #include "zeno/kernels/exact_sum.h"
 #include "zeno/kernels/grad_scan.h"
+#include "zeno/tensor/tensor.h"
 
 namespace zeno::zero {
 
@@ -17,6 +18,7 @@ namespace zeno::zero {
 struct StepSums {
   ExactSum loss;
   GradScan scan;
+  int64_t hits = 0;  // evaluation: tokens that were predicted right
 };
 
 // What comes out, the same on every rank.
@@ -26,6 +28,7 @@ struct StepOutcome {
   int64_t nonfinite = 0;    // gradient elements that are inf or NaN
   int first_bad_rank = -1;  // lowest rank that holds one
   float grad_factor = 1;    // 1 / (loss scale · clip); 0: skip the update
+  int64_t hits = 0;
 };
 
 // `clip` 0: no clipping.
@@ -37,6 +40,7 @@ ZENO_HOST_DEVICE inline StepOutcome combine(const StepSums* ranks, int count, do
     loss.add(ranks[r].loss);
     squares.add(ranks[r].scan.squares);
     outcome.nonfinite += ranks[r].scan.nonfinite;
+    outcome.hits += ranks[r].hits;
     if (ranks[r].scan.nonfinite > 0 && outcome.first_bad_rank < 0) outcome.first_bad_rank = r;
   }
   outcome.loss_sum = loss.value();
@@ -51,7 +55,9 @@ ZENO_HOST_DEVICE inline StepOutcome combine(const StepSums* ranks, int count, do
   return outcome;
 }
 
-// The same on the stream's device, where the sums and the outcome live.
+// *sum += all of `hits` (i32), on the stream's device, where *sum lives.
+void add_hits(StreamRef stream, Tensor hits, int64_t* sum);
+// combine() on the stream's device, where the sums and the outcome live.
 void combine_async(StreamRef stream, const StepSums* ranks, int count, double loss_scale, double clip,
                    StepOutcome* outcome);
 

@@ -74,6 +74,13 @@ void make_groups(UnitTable& table, const Policy& policy, int world, const std::v
 
 }  // namespace
 
+int UnitTable::first_trained() const {
+  int layer = 0;
+  const auto trained = [&](int p) { return params[size_t(p)].trainable; };
+  while (layer < loss_layer() && std::ranges::none_of(layer_params[size_t(layer)], trained)) ++layer;
+  return layer;
+}
+
 int64_t UnitTable::elements() const {
   int64_t sum = 0;
   for (const nn::Parameter& param : params) sum += param.count();
@@ -92,6 +99,7 @@ UnitTable make_units(const nn::LayerList& model, const Policy& policy, int world
   std::vector<int> owner;
   for (const auto& layer : model.layers) add_layer(table, index, layer->name(), layer->parameters(), owner);
   add_layer(table, index, model.loss->name(), model.loss->parameters(), owner);
+  for (nn::Parameter& param : table.params) param.trainable &= policy.trains;
   make_groups(table, policy, world, owner);
   for (const std::vector<int>& params : table.layer_params) {
     std::vector<int> groups;

@@ -43,6 +43,9 @@ struct UnitTable {
   std::vector<std::vector<int>> layer_groups;  // groups a layer touches, each once; the loss last
 
   int loss_layer() const { return int(layer_params.size()) - 1; }
+  // The first layer with something to train: those below it have no backward. The loss when there is no
+  // other.
+  int first_trained() const;
   int64_t elements() const;  // of all parameters
   int64_t trainable_elements() const;
 };

@@ -38,9 +38,14 @@ void Engine::warm_up() {
   store_.for_buffers(randomise);
   executor_->for_pools(randomise);
   const RandomBatch batch(shape_, model_.vocab);
-  submit(std::vector<MicroBatch>(size_t(policy_.micro_batches), batch.view()), {.clip = 1});
-  executor_->wait();
-  under_way_.clear();
+  const std::vector<MicroBatch> batches(size_t(policy_.micro_batches), batch.view());
+  if (policy_.trains) {
+    submit(batches, {.clip = 1});
+    executor_->wait();
+    under_way_.clear();
+  } else {
+    evaluate(1, [&](int64_t) { return batches; });
+  }
   traffic_ = executor_->traffic();
   store_.clear(stream);
 }
