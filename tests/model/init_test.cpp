@@ -50,7 +50,7 @@ TEST(Init, ValuesAreAFunctionOfSeedNameAndIndex) {
 TEST(Init, FolderHoldsTheTableOfEveryArchitecture) {
   for (Arch arch : {Arch::gpt2, Arch::llama, Arch::mistral, Arch::qwen2, Arch::qwen3}) {
     TempDir dir;
-    init_folder(small(arch), "{\"tokens\":1}", dir.path());
+    init_folder(small(arch), {.tokenizer_json = "{\"tokens\":1}"}, dir.path());
     EXPECT_EQ(list_folder(dir.path()), (std::vector<std::string>{"config.json", "model.safetensors",
                                                                  "tokenizer.json", "tokenizer_config.json"}));
     EXPECT_EQ(read_file(dir.path() / "tokenizer.json"), "{\"tokens\":1}");
@@ -90,7 +90,7 @@ TEST(Init, SizesThatOccurOnlyInTests) {
                             .intermediate = 1,
                             .vocab = 1,
                             .max_positions = 1};
-  init_folder(tiny, "", dir.path());
+  init_folder(tiny, {}, dir.path());
   const auto table = parameter_table(build_layers(load_config(dir.path()), 1));
   const WeightReader reader(dir.path(), table);
   for (const nn::Parameter& parameter : table) {
@@ -102,7 +102,8 @@ TEST(Init, SizesThatOccurOnlyInTests) {
 TEST(Init, RefusesWhatDoesNotFit) {
   TempDir dir;
   const auto refused = [&](InitOptions options, const std::vector<std::string>& parts) {
-    expect_error(ErrorKind::usage, parts, [&] { init_folder(options, "{}", dir.path()); });
+    expect_error(ErrorKind::usage, parts,
+                 [&] { init_folder(options, {.tokenizer_json = "{}"}, dir.path()); });
     EXPECT_TRUE(list_folder(dir.path()).empty());
   };
   InitOptions options = small(Arch::llama);
@@ -127,13 +128,13 @@ TEST(Init, RefusesWhatDoesNotFit) {
 TEST(Init, DoesNotOverwriteAModelUnasked) {
   TempDir dir;
   InitOptions options = small(Arch::llama);
-  init_folder(options, "", dir.path());
+  init_folder(options, {}, dir.path());
   const std::string before = read_file(dir.path() / "model.safetensors");
   options.seed = 6;
-  expect_error(ErrorKind::usage, {"already holds a model"}, [&] { init_folder(options, "", dir.path()); });
+  expect_error(ErrorKind::usage, {"already holds a model"}, [&] { init_folder(options, {}, dir.path()); });
   EXPECT_EQ(read_file(dir.path() / "model.safetensors"), before);
   options.overwrite = true;
-  init_folder(options, "", dir.path());
+  init_folder(options, {}, dir.path());
   EXPECT_NE(read_file(dir.path() / "model.safetensors"), before);
 }
 

@@ -164,7 +164,7 @@ TEST(Weights, HalfPrecisionIsRoundedOnce) {
     TempDir dir;
     InitOptions options = small(Arch::gpt2);
     options.dtype = dtype;
-    init_folder(options, "", dir.path());
+    init_folder(options, {}, dir.path());
     const auto table = table_of(dir.path());
     const WeightReader reader(dir.path(), table);
     for (const nn::Parameter& parameter : table) {
@@ -180,7 +180,7 @@ TEST(Weights, NamesWhatIsWrong) {
   const auto refused = [](const std::function<void(EditedTensors&)>& edit,
                           const std::vector<std::string>& parts) {
     TempDir dir;
-    init_folder(small(Arch::llama), "", dir.path());
+    init_folder(small(Arch::llama), {}, dir.path());
     test::edit_folder(dir.path(), edit);
     const auto table = table_of(dir.path());
     expect_error(ErrorKind::data, parts, [&] {
@@ -208,7 +208,7 @@ TEST(Weights, NamesWhatIsWrong) {
 
 TEST(Weights, NanInATransposedTensorIsNamedByItsPlaceInTheFile) {
   TempDir dir;
-  init_folder(small(Arch::gpt2), "", dir.path());
+  init_folder(small(Arch::gpt2), {}, dir.path());
   const std::string name = "transformer.h.0.mlp.c_fc.weight";
   test::edit_folder(dir.path(), [&](auto& all) { tensor_named(all, name).values[91] = NAN; });
   const auto table = table_of(dir.path());
@@ -222,7 +222,7 @@ TEST(Weights, FilesOfTheBareModelAndOldBuffers) {
     TempDir dir;
     InitOptions options = small(arch);
     options.tied = true;
-    init_folder(options, "", dir.path());
+    init_folder(options, {}, dir.path());
     const auto table = table_of(dir.path());
     const auto expected = read_whole(WeightReader(dir.path(), table), table[0]);
     test::edit_folder(dir.path(), [&](EditedTensors& all) {
@@ -246,7 +246,7 @@ TEST(Weights, TiedTableUnderTheNameOfTheHead) {
   TempDir dir;
   InitOptions options = small(Arch::qwen2);
   options.tied = true;
-  init_folder(options, "", dir.path());
+  init_folder(options, {}, dir.path());
   const auto table = table_of(dir.path());
   const auto expected = read_whole(WeightReader(dir.path(), table), table[0]);
   test::edit_folder(dir.path(), [](auto& all) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,6 +45,19 @@ class ModelWriter {
 using ParameterValues = std::function<void(const nn::Parameter&, int64_t begin, int64_t end, float* out)>;
 void export_model(const Path& folder, const ModelConfig& config, const std::vector<nn::Parameter>& table,
                   const ParameterValues& values, const ExportOptions& options);
+
+struct FolderExport {
+  Path source;   // a model folder
+  Path adapter;  // of LoRA, merged into the weights; empty: none
+  Path out;
+  std::optional<DType> dtype;  // default: as in the source
+  uint64_t max_shard_bytes = 5'000'000'000;
+  bool overwrite = false;  // take away a model that is already there
+};
+
+// Writes one model folder from another, tensor by tensor, with its tokenizer and settings. Weights come last,
+// so whatever is there before the end is no model to anybody. Error(usage) when `out` holds one.
+void export_folder(const FolderExport& options);
 
 // Copies what belongs to a model besides weights and config.json (tokenizer, chat template, generation
 // settings), as far as it is there.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include "zeno/model/config.h"
 #include "zeno/model/config_keys.h"
 #include "zeno/nn/layer.h"
+#include "zeno/nn/lora.h"
 
 namespace zeno::model {
 
@@ -22,14 +24,20 @@ inline constexpr int64_t kMaxLayers = 1 << 14;
 inline constexpr int64_t kMaxVocab = (int64_t(1) << 31) - 1;  // token ids are 32-bit
 inline constexpr int64_t kMaxPositions = (int64_t(1) << 31) - 1;
 
+// What a model is built for.
+struct BuildOptions {
+  int64_t max_positions = 1;                    // the longest sequence that will be run
+  std::shared_ptr<const nn::LoraOptions> lora;  // null: all weights are trained
+  double neftune_alpha = 0;
+};
+
 struct Family {
   Arch arch;
   std::string_view model_type;  // "llama"
   std::string_view class_name;  // "LlamaForCausalLM", in "architectures"
   void (*read)(const ConfigKeys& keys, ModelConfig& config);
   void (*write)(const ModelConfig& config, nlohmann::ordered_json& json);
-  // `max_positions`: the longest sequence that will be run.
-  nn::LayerList (*build)(const ModelConfig& config, int64_t max_positions);
+  nn::LayerList (*build)(const ModelConfig& config, const BuildOptions& options);
   void (*preset)(
       ModelConfig& config);  // what the architecture fixes, for a model that has no config.json yet
 };

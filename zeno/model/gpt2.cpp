@@ -108,13 +108,14 @@ nn::BlockOptions block_options(const ModelConfig& config, int64_t layer) {
           .out_init_std = float(config.init_std / std::sqrt(2.0 * double(config.layers)))};
 }
 
-nn::LayerList build(const ModelConfig& config, int64_t max_positions) {
-  require(max_positions <= config.max_positions, ErrorKind::usage,
+nn::LayerList build(const ModelConfig& config, const BuildOptions& options) {
+  require(options.max_positions <= config.max_positions, ErrorKind::usage,
           "[model] sequence length is {}, but this GPT-2 has positions for {} (n_positions); shorten the "
           "sequences",
-          max_positions, config.max_positions);
+          options.max_positions, config.max_positions);
   nn::LayerList model{.hidden = config.hidden, .vocab = config.vocab, .layers = {}, .loss = nullptr};
   const float init_std = float(config.init_std);
+  const bool frozen = options.lora != nullptr;
   model.layers.push_back(
       nn::make_embedding({.vocab = config.vocab,
                           .hidden = config.hidden,
@@ -123,9 +124,14 @@ nn::LayerList build(const ModelConfig& config, int64_t max_positions) {
                           .table = {{"transformer.wte.weight", 0, config.vocab}},
                           .position_table = {{"transformer.wpe.weight", 0, config.max_positions}},
                           .tied = config.tied,
-                          .init_std = init_std}));
+                          .init_std = init_std,
+                          .frozen = frozen,
+                          .neftune_alpha = options.neftune_alpha}));
   for (int64_t layer = 0; layer < config.layers; ++layer) {
-    model.layers.push_back(nn::make_block(block_options(config, layer)));
+    nn::BlockOptions block = block_options(config, layer);
+    block.frozen = frozen;
+    block.lora = options.lora;
+    model.layers.push_back(nn::make_block(std::move(block)));
   }
   model.loss = nn::make_lm_head({.hidden = config.hidden,
                                  .vocab = config.vocab,
@@ -135,7 +141,8 @@ nn::LayerList build(const ModelConfig& config, int64_t max_positions) {
                                  .norm_files = {{"transformer.ln_f.weight", 0, config.hidden}},
                                  .norm_bias_files = {{"transformer.ln_f.bias", 0, config.hidden}},
                                  .weight_files = {{"lm_head.weight", 0, config.vocab}},
-                                 .init_std = init_std});
+                                 .init_std = init_std,
+                                 .frozen = frozen});
   return model;
 }
 

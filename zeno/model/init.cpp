@@ -15,14 +15,7 @@ namespace zeno::model {
 namespace {
 
 constexpr int64_t kByteTokens = 256;
-constexpr int64_t kEndOfText = 256;
-
-// FNV-1a: the same on every machine and compiler, unlike std::hash.
-uint64_t hash_name(std::string_view name) {
-  uint64_t hash = 0xcbf29ce484222325ull;
-  for (unsigned char c : name) hash = (hash ^ c) * 0x100000001b3ull;
-  return hash;
-}
+constexpr int64_t kEndOfText = 256, kEndOfTurn = 258;
 
 std::string tokenizer_config(const ModelConfig& config) {
   nlohmann::ordered_json json = {{"tokenizer_class", "PreTrainedTokenizerFast"},
@@ -48,6 +41,13 @@ void initial_values(const nn::Parameter& parameter, uint64_t seed, int64_t begin
       const uint64_t stream = hash_name(parameter.name);
       for (int64_t i = begin; i < end; ++i) {
         out[i - begin] = float(random_normal(seed, stream, uint64_t(i)) * double(parameter.init.stddev));
+      }
+      break;
+    }
+    case nn::Init::Kind::uniform: {
+      const uint64_t stream = hash_name(parameter.name);
+      for (int64_t i = begin; i < end; ++i) {
+        out[i - begin] = (2 * random_uniform(seed, stream, uint64_t(i)) - 1) * parameter.init.bound;
       }
     }
   }
@@ -86,9 +86,9 @@ ModelConfig make_config(const InitOptions& options) {
   return config;
 }
 
-void init_folder(const InitOptions& options, std::string_view tokenizer_json, const Path& folder) {
+void init_folder(const InitOptions& options, const InitTexts& texts, const Path& folder) {
   const ModelConfig config = make_config(options);
-  require(tokenizer_json.empty() || options.vocab >= kByteTokens, ErrorKind::usage,
+  require(texts.tokenizer_json.empty() || options.vocab >= kByteTokens, ErrorKind::usage,
           "[init] vocabulary is {}, expected at least {} for a byte-level tokenizer", options.vocab,
           kByteTokens);
   const bool taken =
@@ -97,9 +97,14 @@ void init_folder(const InitOptions& options, std::string_view tokenizer_json, co
           "[init] {} already holds a model; choose another folder or remove it", folder.string());
   const std::vector<nn::Parameter> table = parameter_table(build_layers(config, 1));
   make_folders(folder);
-  if (!tokenizer_json.empty()) {
-    replace_file(folder / "tokenizer.json", tokenizer_json);
+  if (!texts.tokenizer_json.empty()) {
+    replace_file(folder / "tokenizer.json", texts.tokenizer_json);
     replace_file(folder / "tokenizer_config.json", tokenizer_config(config));
+  }
+  if (!texts.chat_template.empty() && options.vocab > kEndOfTurn) {
+    replace_file(folder / "chat_template.jinja", texts.chat_template);
+    const nlohmann::ordered_json json = {{"eos_token_id", {kEndOfText, kEndOfTurn}}};
+    replace_file(folder / "generation_config.json", json.dump(2) + "\n");
   }
   const auto values = [&](const nn::Parameter& parameter, int64_t begin, int64_t end, float* out) {
     initial_values(parameter, options.seed, begin, end, out);

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 #include <optional>
-#include <string_view>
+#include <string>
 
 #include "zeno/base/dtype.h"
 #include "zeno/base/file.h"
@@ -33,8 +33,14 @@ struct InitOptions {
 // Throws Error(usage) for sizes that do not fit each other.
 ModelConfig make_config(const InitOptions& options);
 
-// Writes config.json, model.safetensors, tokenizer.json (given by the caller, as data/ makes it; empty: none)
-// and tokenizer_config.json: a folder that transformers opens too.
-void init_folder(const InitOptions& options, std::string_view tokenizer_json, const Path& folder);
+// Texts of a new folder, as data/ makes them.
+struct InitTexts {
+  std::string tokenizer_json;  // byte-level; empty: none
+  std::string chat_template;   // ChatML; left out when the vocabulary has no room for its marks
+};
+
+// Writes config.json, model.safetensors, the texts, tokenizer_config.json and generation_config.json: a
+// folder that transformers opens too.
+void init_folder(const InitOptions& options, const InitTexts& texts, const Path& folder);
 
 }  // namespace zeno::model

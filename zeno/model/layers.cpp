@@ -7,10 +7,28 @@
 
 namespace zeno::model {
 
-nn::LayerList build_layers(const ModelConfig& config, int64_t max_positions) {
+namespace {
+
+std::shared_ptr<const nn::LoraOptions> choose_modules(const ModelConfig& config, const LoraOptions& lora) {
+  check_lora(lora);
+  const std::vector<nn::Parameter> plain = parameter_table(family_of(config.arch).build(config, {}));
+  auto adapted = adapted_modules(lora.targets, linear_modules(plain));
+  return std::make_shared<const nn::LoraOptions>(nn::LoraOptions{
+      .rank = lora.rank,
+      .scale = float(lora.scale()),
+      .dropout = float(lora.dropout),
+      .adapts = [modules = std::move(adapted)](std::string_view name) { return modules.contains(name); }});
+}
+
+}  // namespace
+
+nn::LayerList build_layers(const ModelConfig& config, int64_t max_positions, const Tuning& tuning) {
   require(max_positions >= 1 && max_positions <= kMaxPositions, ErrorKind::usage,
           "[model] sequence length is {}, expected 1 to {}", max_positions, kMaxPositions);
-  return family_of(config.arch).build(config, max_positions);
+  return family_of(config.arch)
+      .build(config, {.max_positions = max_positions,
+                      .lora = tuning.lora ? choose_modules(config, *tuning.lora) : nullptr,
+                      .neftune_alpha = tuning.neftune_alpha});
 }
 
 std::vector<nn::Parameter> parameter_table(const nn::LayerList& model) {

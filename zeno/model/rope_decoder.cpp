@@ -165,9 +165,10 @@ void write_rope_decoder(const ModelConfig& config, nlohmann::ordered_json& json)
   }
 }
 
-nn::LayerList build_rope_decoder(const ModelConfig& config, int64_t max_positions) {
+nn::LayerList build_rope_decoder(const ModelConfig& config, const BuildOptions& options) {
   nn::LayerList model{.hidden = config.hidden, .vocab = config.vocab, .layers = {}, .loss = nullptr};
   const float init_std = float(config.init_std);
+  const bool frozen = options.lora != nullptr;
   model.layers.push_back(nn::make_embedding({.vocab = config.vocab,
                                              .hidden = config.hidden,
                                              .positions = 0,
@@ -175,13 +176,17 @@ nn::LayerList build_rope_decoder(const ModelConfig& config, int64_t max_position
                                              .table = {{"model.embed_tokens.weight", 0, config.vocab}},
                                              .position_table = {},
                                              .tied = config.tied,
-                                             .init_std = init_std}));
-  const auto rope = std::make_shared<const nn::RopeTable>(max_positions, config.head_dim, config.rope_theta,
-                                                          config.rope_scaling);
+                                             .init_std = init_std,
+                                             .frozen = frozen,
+                                             .neftune_alpha = options.neftune_alpha}));
+  const auto rope = std::make_shared<const nn::RopeTable>(options.max_positions, config.head_dim,
+                                                          config.rope_theta, config.rope_scaling);
   for (int64_t layer = 0; layer < config.layers; ++layer) {
-    nn::BlockOptions options = block_options(config, layer);
-    options.rope = rope;
-    model.layers.push_back(nn::make_block(std::move(options)));
+    nn::BlockOptions block = block_options(config, layer);
+    block.rope = rope;
+    block.frozen = frozen;
+    block.lora = options.lora;
+    model.layers.push_back(nn::make_block(std::move(block)));
   }
   model.loss = nn::make_lm_head({.hidden = config.hidden,
                                  .vocab = config.vocab,
@@ -191,7 +196,8 @@ nn::LayerList build_rope_decoder(const ModelConfig& config, int64_t max_position
                                  .norm_files = {{"model.norm.weight", 0, config.hidden}},
                                  .norm_bias_files = {},
                                  .weight_files = {{"lm_head.weight", 0, config.vocab}},
-                                 .init_std = init_std});
+                                 .init_std = init_std,
+                                 .frozen = frozen});
   return model;
 }
 

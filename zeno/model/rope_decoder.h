@@ -7,6 +7,7 @@
 
 #include "zeno/model/config.h"
 #include "zeno/model/config_keys.h"
+#include "zeno/model/family.h"
 #include "zeno/nn/layer.h"
 
 namespace zeno::model {
@@ -21,6 +22,6 @@ struct RopeDecoderDefaults {
 // Sizes, activation, norm, rope and tying; windows are set to none.
 void read_rope_decoder(const ConfigKeys& keys, const RopeDecoderDefaults& defaults, ModelConfig& config);
 void write_rope_decoder(const ModelConfig& config, nlohmann::ordered_json& json);
-nn::LayerList build_rope_decoder(const ModelConfig& config, int64_t max_positions);
+nn::LayerList build_rope_decoder(const ModelConfig& config, const BuildOptions& options);
 
 }  // namespace zeno::model

@@ -75,6 +75,7 @@ WeightReader::WeightReader(const Path& folder, const std::vector<nn::Parameter>&
     for (const nn::FileSlice& slice : parameter.files) has_head |= slice.name == "lm_head.weight";
   }
   for (const nn::Parameter& parameter : table) {
+    if (parameter.adapter) continue;
     for (const FilePart& part : file_parts(parameter)) {
       const std::string& name = part.slice->name;
       const StoredTensor tensor = resolve(name, has_head);

@@ -17,8 +17,9 @@ namespace zeno::model {
 
 class WeightReader {
  public:
-  // `table` as parameter_table() gives it. Error(data) for a tensor that is missing, has another shape, or is
-  // not of a floating type. Tensors that no parameter uses are logged in one warning.
+  // `table` as parameter_table() gives it; adapters are left out. Error(data) for a tensor that is missing,
+  // has another shape, or is not of a floating type. Tensors that no parameter uses are logged in one
+  // warning.
   WeightReader(const Path& folder, const std::vector<nn::Parameter>& table);
 
   // Elements [begin, end) of a parameter, as float. A NaN or infinity is an Error(data) naming tensor and
