@@ -113,6 +113,10 @@ TEST(ConfigKeys, NoKeyIsIgnoredSilently) {
                                             "data_types.grad_accum_dtype",
                                             "zeno.matmul_dtype",  // needs bf16
                                             "zeno.state_dtype",
+                                            "zeno.eval_every",  // these need evaluation data
+                                            "zeno.eval_on_start",
+                                            "zeno.keep_best",
+                                            "zeno.early_stopping",
                                             "scheduler.type",
                                             "zero_optimization.offload_param.device",
                                             "zero_optimization.offload_optimizer.device"};

@@ -23,9 +23,12 @@ StepRecord example() {
           .loss = 2.0 / 3,
           .grad_norm = 1e-7 / 3,
           .lr = 3e-4,
+          .epoch = 1.0 / 3,
           .tokens = 3 * 4096,
+          .num_tokens = 3 * 5000,
           .tokens_per_s = 12345.678901234567,
           .step_ms = 331.77,
+          .data_wait_ms = 0.1,
           .loss_scale = 65536,
           .skipped = false,
           .first_bad = {},
@@ -60,7 +63,42 @@ TEST(Metrics, ARecordReadsBackExactly) {
   EXPECT_EQ(line.at("bytes_gathered").get<uint64_t>(), record.bytes_gathered);
   EXPECT_EQ(line.at("bytes_reduced").get<uint64_t>(), record.bytes_reduced);
   EXPECT_EQ(line.at("peak_bytes"), (json{{"device", 1}, {"host", 2}, {"disk", ~uint64_t(0)}}));
-  EXPECT_EQ(line.size(), 13u);
+  EXPECT_EQ(line.at("epoch").get<double>(), record.epoch);
+  EXPECT_EQ(line.at("num_tokens"), record.num_tokens);
+  EXPECT_EQ(line.at("data_wait_ms").get<double>(), record.data_wait_ms);
+  EXPECT_EQ(line.size(), 16u);
+}
+
+TEST(Metrics, EventsReadBackExactly) {
+  const EvalRecord eval{.step = 7,
+                        .epoch = 0.7,
+                        .loss = 2.0 / 3,
+                        .perplexity = INFINITY,
+                        .token_accuracy = 1.0 / 7,
+                        .tokens = 1234,
+                        .ms = 0.3};
+  EXPECT_EQ(json::parse(to_json(eval)), (json{{"event", "eval"},
+                                              {"step", 7},
+                                              {"epoch", 0.7},
+                                              {"eval_loss", 2.0 / 3},
+                                              {"perplexity", nullptr},
+                                              {"token_accuracy", 1.0 / 7},
+                                              {"eval_tokens", 1234},
+                                              {"eval_ms", 0.3}}));
+  BadStepRecord bad{.step = 3, .kind = "spike", .loss = 9, .mean = 2, .first_bad = {}, .batch = "a \"b\":7"};
+  EXPECT_EQ(json::parse(to_json(bad)), (json{{"event", "bad_step"},
+                                             {"step", 3},
+                                             {"kind", "spike"},
+                                             {"loss", 9},
+                                             {"mean", 2},
+                                             {"batch", "a \"b\":7"}}));
+  bad.first_bad = BadTensor{"embed.weight", 1};
+  EXPECT_EQ(json::parse(to_json(bad)).at("first_bad_tensor"), "embed.weight");
+  EXPECT_EQ(to_json(DoneRecord{.weights_hash = 0xabc}),
+            R"({"event":"done","weights_hash":"0000000000000abc"})");
+  EXPECT_EQ(json::parse(to_json(DoneRecord{.weights_hash = 1, .interrupted = true})).at("interrupted"), true);
+  EXPECT_EQ(json::parse(to_json(DoneRecord{.weights_hash = 1, .stopped_early = true})).at("stopped_early"),
+            true);
 }
 
 TEST(Metrics, ASkippedStepNamesTheTensor) {
@@ -86,13 +124,13 @@ TEST(MetricsFile, HasOneLinePerStepAndALastOne) {
     file.append(record);
     ASSERT_EQ(lines_of(path).size(), size_t(record.step));  // readable at once
   }
-  file.finish(0xabc);
+  file.finish({.weights_hash = 0xabc});
   const std::vector<json> lines = lines_of(path);
   ASSERT_EQ(lines.size(), 6u);
   for (int i = 0; i < 5; ++i) EXPECT_EQ(lines[size_t(i)].at("step"), i + 1);
   EXPECT_EQ(lines[5], (json{{"event", "done"}, {"weights_hash", "0000000000000abc"}}));
   expect_error(ErrorKind::internal, {"metrics.jsonl"}, [&] { file.append(record); });
-  expect_error(ErrorKind::internal, {"metrics.jsonl"}, [&] { file.finish(1); });
+  expect_error(ErrorKind::internal, {"metrics.jsonl"}, [&] { file.finish({}); });
 }
 
 TEST(MetricsFile, ReportsAFullDisk) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "zeno/base/dtype.h"
+#include "zeno/data/dataset/options.h"
 #include "zeno/train/loss_scale.h"
 #include "zeno/train/schedule.h"
 
@@ -22,6 +23,8 @@ enum class RecomputeMode { none, selective, full, automatic };
 enum class MicroBatchOrder { horizontal, vertical };
 enum class RunDevice { automatic, cpu, cuda };
 enum class MatmulDtype { automatic, bf16, fp8 };  // automatic: the compute dtype
+using data::DataFormat, data::LossOn, data::Packing, data::TooLong;
+enum class BestMetric { loss, accuracy };
 
 struct OffloadOptimizerConfig {
   OffloadDevice device = OffloadDevice::none;
@@ -115,11 +118,52 @@ struct RunConfig {
   int64_t seed = 42;
   int64_t save_every = 0;  // 0: at the end only
   std::string resume;      // "", "auto" or a folder
-  std::string eval_data;
-  int64_t eval_every = 0;
   std::string log, trace;
   int64_t steps_per_print = 0;  // 0: about every 5 %
   double deadline_s = 300;      // longest wait for another rank
+};
+
+// How lines of files become training samples.
+struct DataConfig {
+  DataFormat format = DataFormat::automatic;
+  std::string chat_template;   // empty: the folder's; a preset or a file
+  std::string template_extra;  // JSON object of further template variables
+  LossOn loss_on = LossOn::automatic;
+  Packing packing = Packing::automatic;
+  TooLong too_long = TooLong::truncate;
+  bool skip_bad_lines = false;
+  bool shuffle = true;
+  int64_t max_samples = 0;  // 0: all
+  double neftune_alpha = 0;
+};
+
+struct EvalConfig {
+  std::vector<std::string> data;  // files of their own
+  double split = 0;               // or this part of the training samples, never trained on; >= 1: so many
+  int64_t every = 0;  // steps; 0: after each epoch and at the end, where there is something to evaluate
+  bool on_start = false;
+  int64_t max_samples = 0;  // 0: all
+  BestMetric best_metric = BestMetric::loss;
+  bool keep_best = false;      // the result is the best model seen instead of the last
+  int64_t early_stopping = 0;  // evaluations without improvement before the run ends; 0: never
+  double early_stopping_delta = 0;
+};
+
+// Adapters instead of full weights; rank 0: train everything.
+struct LoraConfig {
+  int64_t rank = 0;
+  double alpha = 0;  // 0: twice the rank
+  double dropout = 0;
+  std::vector<std::string> targets;  // empty: all linear layers of blocks
+  bool rslora = false;
+  bool dora = false;
+  std::string adapter;  // folder of an adapter to continue from
+};
+
+// What to do about losses that go wrong.
+struct WatchConfig {
+  double spike_factor = 3;    // report a loss this many times the running mean; 0: never
+  int64_t max_bad_steps = 0;  // end the run after so many NaN or spiking steps in a row; 0: never
 };
 
 struct TrainConfig {
@@ -131,6 +175,10 @@ struct TrainConfig {
   RecomputeConfig recompute;
   bool sparse_gradients = false;
   RunConfig run;
+  DataConfig data;
+  EvalConfig eval;
+  LoraConfig lora;
+  WatchConfig watch;
 };
 
 // Names of the values of each enum, in order: what the JSON and the flags say.
@@ -148,6 +196,19 @@ template <>
 inline constexpr std::array<std::string_view, 3> kNames<RunDevice>{"auto", "cpu", "cuda"};
 template <>
 inline constexpr std::array<std::string_view, 3> kNames<MatmulDtype>{"auto", "bf16", "fp8"};
+template <>
+inline constexpr std::array<std::string_view, 7> kNames<DataFormat>{
+    "auto", "messages", "sharegpt", "alpaca", "prompt_completion", "text", "tokens"};
+template <>
+inline constexpr std::array<std::string_view, 5> kNames<LossOn>{"auto", "completion", "assistant", "last",
+                                                                "all"};
+template <>
+inline constexpr std::array<std::string_view, 4> kNames<Packing>{"auto", "best_fit", "none", "wrapped"};
+template <>
+inline constexpr std::array<std::string_view, 5> kNames<TooLong>{"truncate", "keep_end", "split", "drop",
+                                                                 "error"};
+template <>
+inline constexpr std::array<std::string_view, 2> kNames<BestMetric>{"loss", "accuracy"};
 template <>
 inline constexpr std::array<std::string_view, 2> kNames<WarmupType>{"log", "linear"};
 template <>

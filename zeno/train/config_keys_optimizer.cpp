@@ -69,8 +69,9 @@ void add_foreign_optimizer_params(TableBuilder& table) {
 
 void add_own_schedules(TableBuilder& table) {
   table
-      .key<kSchedule, &ScheduleConfig::warmup_steps>(
-          "warmup_num_steps", "steps of warm-up; when not given: 1000 for DeepSpeed's schedules, else 0")
+      .key<kSchedule, &ScheduleConfig::warmup>(
+          "warmup_num_steps",
+          "steps of warm-up, or below 1 a part of all; when not given: 1000 for DeepSpeed's schedules, else 0")
       .range(0, kManySteps)
       .set_flag("--warmup")
       .set_auto("0")
@@ -83,6 +84,7 @@ void add_own_schedules(TableBuilder& table) {
       .set_only_with({"linear", "cosine", "wsd", "WarmupDecayLR", "WarmupCosineLR"});
   table.key<kSchedule, &ScheduleConfig::min_ratio>("min_ratio", "last rate as a part of lr")
       .range(0, 1)
+      .set_flag("--min-lr-ratio")
       .set_only_with({"linear", "cosine", "wsd"});
   table.key<kSchedule, &ScheduleConfig::decay_steps>("decay_steps", "steps of the decay; 0: a tenth of all")
       .range(0, kManySteps)

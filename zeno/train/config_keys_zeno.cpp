@@ -78,10 +78,6 @@ void add_run(TableBuilder& table) {
       .range(0)
       .set_flag("--save-every");
   table.key<kRun, &RunConfig::resume>("resume", "auto, or a checkpoint folder").set_flag("--resume");
-  table.key<kRun, &RunConfig::eval_data>("eval_data", "evaluation file").set_flag("--eval-data");
-  table.key<kRun, &RunConfig::eval_every>("eval_every", "steps between evaluations; 0: never")
-      .range(0)
-      .set_flag("--eval-every");
   table
       .key<kRun, &RunConfig::cache>("cache",
                                     "folder for what is measured once (matmul plans); empty: ~/.cache/zeno")
@@ -100,6 +96,7 @@ void add_zeno_keys(TableBuilder& table) {
   table.block("zeno");
   add_numerics(table);
   add_run(table);
+  add_tuning_keys(table);
   table.top();
   table
       .key<kRun, &RunConfig::steps_per_print>("steps_per_print",

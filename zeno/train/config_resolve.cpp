@@ -1,6 +1,7 @@
 #include "zeno/train/config_resolve.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "zeno/base/error.h"
@@ -163,8 +164,13 @@ void resolve_warmup(ParsedConfig& parsed) {
   constexpr const char* kMaxLr = "scheduler.params.warmup_max_lr";
   constexpr const char* kWarmup = "scheduler.params.warmup_num_steps";
   const bool plain = s.type == ScheduleType::warmup_lr || s.type == ScheduleType::warmup_decay_lr;
+  require(s.warmup < 1 || s.warmup == std::floor(s.warmup), kUsage,
+          "[config] {}: got {}, expected whole steps, or a number below 1 for a part of the run",
+          where(parsed, kWarmup), s.warmup);
+  if (s.warmup >= 1) s.warmup_steps = int64_t(s.warmup);
   if (!plain && s.type != ScheduleType::warmup_cosine_lr) return;
   if (!parsed.given(kWarmup) && !parsed.is_auto(kWarmup)) {
+    s.warmup = 1000;
     s.warmup_steps = 1000;
     parsed.derive(kWarmup, fmt::format("default of {}", text_of(s.type)));
   }
@@ -200,6 +206,24 @@ void resolve_schedule(ParsedConfig& parsed) {
   if (parsed.config.run.steps > 0) resolve_steps(parsed, parsed.config.run.steps);
 }
 
+// Evaluation needs something to evaluate on, once.
+void resolve_eval(ParsedConfig& parsed) {
+  const EvalConfig& eval = parsed.config.eval;
+  require(eval.data.empty() || eval.split == 0, kUsage,
+          "[config] {}: got evaluation files and a split, expected one of them; leave out --eval-split",
+          where(parsed, "zeno.eval_split"));
+  if (!eval.data.empty() || eval.split > 0) return;
+  const auto needs_data = [&](bool wanted, const char* key) {
+    require(!wanted, kUsage,
+            "[config] {}: there is nothing to evaluate on; give --eval-data FILE or --eval-split PART",
+            where(parsed, key));
+  };
+  needs_data(eval.keep_best, "zeno.keep_best");
+  needs_data(eval.early_stopping > 0, "zeno.early_stopping");
+  needs_data(eval.every > 0, "zeno.eval_every");
+  needs_data(eval.on_start, "zeno.eval_on_start");
+}
+
 void resolve_recompute(ParsedConfig& parsed) {
   RecomputeConfig& r = parsed.config.recompute;
   if (parsed.given("zeno.recompute")) return;
@@ -224,6 +248,7 @@ void resolve_values(ParsedConfig& parsed) {
   resolve_offload(parsed);
   resolve_optimizer(parsed);
   resolve_schedule(parsed);
+  resolve_eval(parsed);
   resolve_recompute(parsed);
 }
 
@@ -269,6 +294,7 @@ void resolve_steps(ParsedConfig& parsed, int64_t total_steps) {
     s.total_steps = total_steps;
     parsed.derive(kTotal, "steps of the run");
   }
+  if (s.warmup > 0 && s.warmup < 1) s.warmup_steps = int64_t(std::ceil(s.warmup * double(s.total_steps)));
   if (needs_total_steps(s.type) && s.warmup_steps > s.total_steps) {
     parsed.warnings.push_back(
         fmt::format("{}: {} steps of warm-up are more than the {} steps of the schedule",

@@ -132,5 +132,6 @@ void add_precision_keys(TableBuilder& table);  // batch, fp16, bf16, data_types,
 void add_optimizer_keys(TableBuilder& table);  // optimizer, scheduler
 void add_other_keys(TableBuilder& table);      // monitors, aio, checkpoint, parallelism, …
 void add_zeno_keys(TableBuilder& table);       // activation_checkpointing, zeno
+void add_tuning_keys(TableBuilder& table);     // the part of zeno for fine-tuning
 
 }  // namespace zeno::train

@@ -1,8 +1,14 @@
-// train(): who the ranks are and how their errors come together.
+#include "zeno/train/launch.h"
+
 #include <pwd.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <mutex>
+#include <optional>
+
 #include "zeno/base/error.h"
+#include "zeno/train/interrupt.h"
 #include "zeno/train/trainer.h"
 
 namespace zeno::train {
@@ -12,35 +18,49 @@ namespace {
 void refuse_missing_parts(const RunConfig& run) {
   require(run.save_every == 0 && run.resume.empty(), ErrorKind::usage,
           "[train] --save-every and --resume: checkpoints are not part of this version; leave them out, the "
-          "model is "
-          "saved at the end");
-  require(run.eval_data.empty() && run.eval_every == 0, ErrorKind::usage,
-          "[train] --eval-data and --eval-every: evaluation is not part of this version; leave them out");
-}
-
-// In the home of the account, as the system knows it: the environment is for launchers.
-std::string cache_folder() {
-  const passwd* account = getpwuid(getuid());
-  return std::string(account != nullptr ? account->pw_dir : "/tmp") + "/.cache/zeno";
+          "model is saved at the end");
 }
 
 }  // namespace
 
-void train(ParsedConfig parsed) {
-  RunConfig& run = parsed.config.run;
-  if (run.cache.empty()) run.cache = cache_folder();
-  refuse_missing_parts(run);
+// In the home of the account, as the system knows it: the environment is for launchers.
+void set_folders(RunConfig& run) {
+  if (!run.cache.empty()) return;
+  const passwd* account = getpwuid(getuid());
+  run.cache = std::string(account != nullptr ? account->pw_dir : "/tmp") + "/.cache/zeno";
+}
+
+void run_ranks(const RunConfig& run, bool catch_signals, const std::function<void(comm::World&)>& body) {
   comm::WorldOptions options;
   options.deadline = std::chrono::milliseconds(int64_t(run.deadline_s * 1000));
+  std::optional<Interrupt> interrupt;
   const comm::LaunchInfo launch = comm::launch_info();
   if (launch.size > 1) {
     require(run.ranks == 0 || run.ranks == launch.size, ErrorKind::usage,
             "[train] --ranks {}: {} started {} processes; leave --ranks out", run.ranks, launch.launcher,
             launch.size);
-    return comm::run_mpi_rank(options, [&](comm::World& world) { train_rank(parsed, world); });
+    // Inside: after the world has set its own handler of SIGTERM, which comes back when the body is over.
+    return comm::run_mpi_rank(options, [&](comm::World& world) {
+      if (catch_signals) interrupt.emplace();
+      body(world);
+      interrupt.reset();
+    });
   }
-  comm::run_thread_ranks(std::max<int>(1, int(run.ranks)), options,
-                         [&](comm::World& world) { train_rank(parsed, world); });
+  if (catch_signals) interrupt.emplace();
+  comm::run_thread_ranks(std::max<int>(1, int(run.ranks)), options, body);
+}
+
+RunSummary train(ParsedConfig parsed) {
+  set_folders(parsed.config.run);
+  refuse_missing_parts(parsed.config.run);
+  RunSummary summary;
+  std::mutex mutex;
+  run_ranks(parsed.config.run, true, [&](comm::World& world) {
+    const RunSummary mine = train_rank(parsed, world);
+    const std::scoped_lock lock(mutex);  // all ranks return the same
+    summary = mine;
+  });
+  return summary;
 }
 
 }  // namespace zeno::train

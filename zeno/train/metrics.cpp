@@ -8,18 +8,25 @@
 #include "zeno/train/json_text.h"
 
 namespace zeno::train {
+namespace {
+
+std::string bad_tensor_fields(const std::optional<BadTensor>& bad) {
+  if (!bad) return "";
+  return fmt::format(R"("first_bad_tensor":{},"first_bad_rank":{},)", json_string(bad->name), bad->rank);
+}
+
+}  // namespace
 
 std::string to_json(const StepRecord& record) {
   std::string line =
       fmt::format(R"({{"step":{},"loss":{},"grad_norm":{},"lr":{},"tokens":{},"tokens_per_s":{},)",
                   record.step, json_number(record.loss), json_number(record.grad_norm),
                   json_number(record.lr), record.tokens, json_number(record.tokens_per_s));
-  line += fmt::format(R"("step_ms":{},"loss_scale":{},"skipped":{},)", json_number(record.step_ms),
-                      json_number(record.loss_scale), record.skipped);
-  if (record.first_bad) {
-    line += fmt::format(R"("first_bad_tensor":{},"first_bad_rank":{},)", json_string(record.first_bad->name),
-                        record.first_bad->rank);
-  }
+  line +=
+      fmt::format(R"("epoch":{},"num_tokens":{},"step_ms":{},"data_wait_ms":{},)", json_number(record.epoch),
+                  record.num_tokens, json_number(record.step_ms), json_number(record.data_wait_ms));
+  line += fmt::format(R"("loss_scale":{},"skipped":{},)", json_number(record.loss_scale), record.skipped);
+  line += bad_tensor_fields(record.first_bad);
   line += fmt::format(R"("exposed_comm_ms":{},"bytes_gathered":{},"bytes_reduced":{},)",
                       record.exposed_comm_ms ? json_number(*record.exposed_comm_ms) : "null",
                       record.bytes_gathered, record.bytes_reduced);
@@ -28,24 +35,36 @@ std::string to_json(const StepRecord& record) {
   return line;
 }
 
-std::string done_json(uint64_t weights_hash) {
-  return fmt::format(R"({{"event":"done","weights_hash":"{:016x}"}})", weights_hash);
+std::string to_json(const EvalRecord& record) {
+  return fmt::format(
+      R"({{"event":"eval","step":{},"epoch":{},"eval_loss":{},"perplexity":{},"token_accuracy":{},)"
+      R"("eval_tokens":{},"eval_ms":{}}})",
+      record.step, json_number(record.epoch), json_number(record.loss), json_number(record.perplexity),
+      json_number(record.token_accuracy), record.tokens, json_number(record.ms));
+}
+
+std::string to_json(const BadStepRecord& record) {
+  return fmt::format(R"({{"event":"bad_step","step":{},"kind":{},"loss":{},"mean":{},{}"batch":{}}})",
+                     record.step, json_string(record.kind), json_number(record.loss),
+                     json_number(record.mean), bad_tensor_fields(record.first_bad),
+                     json_string(record.batch));
+}
+
+std::string to_json(const DoneRecord& record) {
+  return fmt::format(R"({{"event":"done","weights_hash":"{:016x}"{}{}}})", record.weights_hash,
+                     record.interrupted ? R"(,"interrupted":true)" : "",
+                     record.stopped_early ? R"(,"stopped_early":true)" : "");
 }
 
 MetricsFile::MetricsFile(const Path& path) : file_(File::create(path)) {}
 
-void MetricsFile::append(const StepRecord& record) {
-  ensure(!finished_, "[metrics] got step {} after the last line of {}", record.step, file_.path().string());
+void MetricsFile::finish(const DoneRecord& record) {
   write_line(to_json(record));
-}
-
-void MetricsFile::finish(uint64_t weights_hash) {
-  ensure(!finished_, "[metrics] got a second last line for {}", file_.path().string());
-  write_line(done_json(weights_hash));
   finished_ = true;
 }
 
 void MetricsFile::write_line(std::string line) {
+  ensure(!finished_, "[metrics] got a line after the last one of {}", file_.path().string());
   line += '\n';
   file_.write_at(line.data(), line.size(), size_);
   size_ += line.size();

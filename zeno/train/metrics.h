@@ -1,6 +1,6 @@
-// metrics.jsonl: one JSON object per optimizer step, then one line that says how the run ended. Numbers read
-// back exactly. A line is with the system before append() returns: what was reported survives the death of
-// the process.
+// metrics.jsonl: one JSON object per optimizer step and per event (an evaluation, a step gone wrong), then
+// one line that says how the run ended. Numbers read back exactly. A line is with the system before append()
+// returns: what was reported survives the death of the process.
 //
 // MetricsFile owns its file; for one thread (rank 0's trainer).
 #pragma once
@@ -24,9 +24,12 @@ struct StepRecord {
   double loss = 0;   // mean over the valid tokens of the global batch
   double grad_norm = 0;
   double lr = 0;
-  int64_t tokens = 0;  // since the start of the run
+  double epoch = 0;        // passes over the data, this step included
+  int64_t tokens = 0;      // that count in the loss, since the start of the run
+  int64_t num_tokens = 0;  // the model has read, padding left out, since the start of the run
   double tokens_per_s = 0;
   double step_ms = 0;
+  double data_wait_ms = 0;  // of step_ms, spent waiting for the batch
   double loss_scale = 1;
   bool skipped = false;
   std::optional<BadTensor> first_bad;     // of a skipped step
@@ -36,18 +39,50 @@ struct StepRecord {
   uint64_t peak_device = 0, peak_host = 0, peak_disk = 0;
 };
 
+struct EvalRecord {
+  int64_t step = 0;  // optimizer steps before it; 0: before the first
+  double epoch = 0;
+  double loss = 0;  // mean over all valid tokens of the evaluation data
+  double perplexity = 0;
+  double token_accuracy = 0;
+  int64_t tokens = 0;
+  double ms = 0;
+};
+
+// A step whose loss or gradient was not finite, or whose loss stands out.
+struct BadStepRecord {
+  int64_t step = 0;
+  std::string kind;  // "not_finite" or "spike"
+  double loss = 0;
+  double mean = 0;  // of the losses before
+  std::optional<BadTensor> first_bad;
+  std::string batch;  // what the step was trained on
+};
+
+// How a run ended.
+struct DoneRecord {
+  uint64_t weights_hash = 0;
+  bool interrupted = false;    // by a signal
+  bool stopped_early = false;  // by early stopping
+};
+
 // One line without its end. Values that are not finite become null.
 std::string to_json(const StepRecord& record);
-// {"event":"done","weights_hash":"<16 hex digits>"}
-std::string done_json(uint64_t weights_hash);
+std::string to_json(const EvalRecord& record);     // {"event":"eval",…}
+std::string to_json(const BadStepRecord& record);  // {"event":"bad_step",…}
+// {"event":"done","weights_hash":"<16 hex digits>"}, and what else is true
+std::string to_json(const DoneRecord& record);
 
 class MetricsFile {
  public:
   explicit MetricsFile(const Path& path);  // begins a new file
 
-  void append(const StepRecord& record);
+  template <class Record>
+  void append(const Record& record) {
+    write_line(to_json(record));
+  }
   // The last line; nothing may follow it.
-  void finish(uint64_t weights_hash);
+  void finish(const DoneRecord& record);
 
  private:
   void write_line(std::string line);

@@ -3,14 +3,15 @@
 
 #include "zeno/comm/world.h"
 #include "zeno/train/config_parser.h"
+#include "zeno/train/run_summary.h"
 
 namespace zeno::train {
 
-// One rank's part of a run. Collective.
-void train_rank(ParsedConfig parsed, comm::World& world);
+// One rank's part of a run. Collective; all ranks return the same.
+RunSummary train_rank(ParsedConfig parsed, comm::World& world);
 
-// Starts the ranks a config asks for and trains: processes of a launcher (mpirun, srun) each become one rank;
-// otherwise `ranks` threads of this process. Returns when all are done; throws the first error.
-void train(ParsedConfig parsed);
+// Starts the ranks a config asks for (launch.h) and trains. While it runs, Ctrl-C, SIGTERM and SIGUSR1 end
+// the run after the step under way, and the model is saved (interrupt.h).
+RunSummary train(ParsedConfig parsed);
 
 }  // namespace zeno::train

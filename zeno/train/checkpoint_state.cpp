@@ -1,0 +1,97 @@
+#include "zeno/train/checkpoint_state.h"
+
+#include <array>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "zeno/base/error.h"
+
+namespace zeno::train {
+namespace {
+
+using zero::State;
+
+constexpr std::array<std::pair<State, std::string_view>, 3> kSaved{{
+    {State::master, "master"},
+    {State::first_moment, "first_moment"},
+    {State::second_moment, "second_moment"},
+}};
+
+std::vector<std::pair<State, std::string_view>> states_of(const zero::Engine& engine) {
+  std::vector<std::pair<State, std::string_view>> found;
+  const zero::Policy& policy = engine.policy();
+  for (const auto& entry : kSaved) {
+    if (entry.first == State::first_moment && !policy.moments_first) continue;
+    if (entry.first == State::second_moment && !policy.moments_second) continue;
+    found.push_back(entry);
+  }
+  return found;
+}
+
+void check_tensors(const checkpoint::Checkpoint& from, const zero::Engine& engine) {
+  const std::vector<checkpoint::StateTensor> expected = saved_tensors(engine);
+  for (const checkpoint::StateTensor& tensor : expected) {
+    const checkpoint::StateTensor* found = from.find(tensor.name);
+    require(
+        found != nullptr, ErrorKind::data,
+        "[checkpoint] {}: there is no tensor {}; it is of another model, or other parts of it were trained",
+        from.folder().string(), tensor.name);
+    require(*found == tensor, ErrorKind::data, "[checkpoint] {}: {} is {} x {}, expected {} x {}",
+            from.folder().string(), tensor.name, found->rows, found->cols, tensor.rows, tensor.cols);
+  }
+  require(
+      from.manifest().tensors.size() == expected.size(), ErrorKind::data,
+      "[checkpoint] {}: got {} trained tensors, expected {}; it is of another model, or other parts of it "
+      "were trained",
+      from.folder().string(), from.manifest().tensors.size(), expected.size());
+}
+
+}  // namespace
+
+std::vector<checkpoint::StateKind> saved_states(const zero::Engine& engine) {
+  std::vector<checkpoint::StateKind> kinds;
+  for (const auto& [state, name] : states_of(engine))
+    kinds.push_back({std::string(name), engine.store().dtype(state)});
+  return kinds;
+}
+
+std::vector<checkpoint::StateTensor> saved_tensors(const zero::Engine& engine) {
+  std::vector<checkpoint::StateTensor> tensors;
+  for (const nn::Parameter& param : engine.units().params) {
+    if (param.trainable) tensors.push_back({param.name, param.rows, param.cols});
+  }
+  return tensors;
+}
+
+std::vector<checkpoint::Extent> saved_extents(const zero::Engine& engine) {
+  std::map<State, int> state_index;
+  for (const auto& [state, name] : states_of(engine)) state_index.emplace(state, int(state_index.size()));
+  std::vector<int> tensor_index;
+  int next = 0;
+  for (const nn::Parameter& param : engine.units().params)
+    tensor_index.push_back(param.trainable ? next++ : -1);
+  std::vector<checkpoint::Extent> extents;
+  for (const zero::Snapshot::Piece& piece : engine.snapshot().pieces()) {
+    extents.push_back({.state = state_index.at(piece.state),
+                       .tensor = tensor_index[size_t(piece.param)],
+                       .begin = piece.begin,
+                       .count = piece.count});
+  }
+  return extents;
+}
+
+void restore(const checkpoint::Checkpoint& from, zero::Engine& engine) {
+  check_tensors(from, engine);
+  for (const auto& [state, name] : states_of(engine)) {
+    require(from.has(name), ErrorKind::data,
+            "[checkpoint] {}: there is no {}; it was trained with another optimizer", from.folder().string(),
+            name);
+    engine.load_state(
+        state, [&from, state_name = name](const nn::Parameter& param, int64_t begin, std::span<float> out) {
+          from.read(state_name, param.name, begin, out);
+        });
+  }
+}
+
+}  // namespace zeno::train

@@ -1,0 +1,118 @@
+// Rows of Zeno's own block for fine-tuning: data, evaluation, adapters, watching the loss.
+#include "zeno/train/config_table.h"
+
+namespace zeno::train {
+namespace {
+
+constexpr auto kData = &TrainConfig::data;
+constexpr auto kEval = &TrainConfig::eval;
+constexpr auto kLora = &TrainConfig::lora;
+constexpr auto kWatch = &TrainConfig::watch;
+
+void add_data(TableBuilder& table) {
+  table.key<kData, &DataConfig::format>("data_format", "form of the lines; auto: from the first line")
+      .set_flag("--data-format");
+  table
+      .key<kData, &DataConfig::chat_template>("chat_template",
+                                              "empty: the folder's; a preset or a .jinja file")
+      .set_flag("--chat-template");
+  table
+      .key<kData, &DataConfig::template_extra>("template_extra",
+                                               "JSON object of further variables for the chat template")
+      .set_flag("--template-extra");
+  table
+      .key<kData, &DataConfig::loss_on>(
+          "loss_on", "what is learned; auto: completions, assistant turns, or all of a text")
+      .set_flag("--loss-on");
+  table
+      .key<kData, &DataConfig::packing>(
+          "packing", "samples per sequence; none: one, padded; wrapped: a stream cut into windows")
+      .set_flag("--packing");
+  table.key<kData, &DataConfig::too_long>("too_long", "what happens to samples longer than seq_len")
+      .set_flag("--too-long");
+  table.key<kData, &DataConfig::skip_bad_lines>("skip_bad_lines", "count lines that cannot be read, go on")
+      .set_flag("--skip-bad-lines");
+  table.key<kData, &DataConfig::shuffle>("shuffle", "a new order in each epoch, from the seed");
+  table.key<kData, &DataConfig::max_samples>("max_samples", "use so many samples; 0: all")
+      .range(0)
+      .set_flag("--max-samples");
+  table.key<kData, &DataConfig::neftune_alpha>("neftune_alpha", "noise on embeddings (NEFTune); 0: none")
+      .range(0)
+      .set_flag("--neftune");
+}
+
+void add_eval(TableBuilder& table) {
+  table.key<kEval, &EvalConfig::data>("eval_data", "evaluation files").set_flag("--eval-data");
+  table
+      .key<kEval, &EvalConfig::split>("eval_split",
+                                      "or this part of the training samples (from 1 on: so many)")
+      .range(0)
+      .set_flag("--eval-split");
+  table.key<kEval, &EvalConfig::every>("eval_every", "steps between evaluations; 0: after each epoch")
+      .range(0)
+      .set_flag("--eval-every");
+  table.key<kEval, &EvalConfig::on_start>("eval_on_start", "evaluate before the first step too")
+      .set_flag("--eval-on-start");
+  table.key<kEval, &EvalConfig::max_samples>("eval_max_samples", "evaluate so many samples; 0: all")
+      .range(0)
+      .set_flag("--eval-max-samples");
+  table.key<kEval, &EvalConfig::best_metric>("best_metric", "by which evaluation the best model is chosen")
+      .set_flag("--best-metric");
+  table.key<kEval, &EvalConfig::keep_best>("keep_best", "the result is the best model, not the last")
+      .set_flag("--keep-best");
+  table
+      .key<kEval, &EvalConfig::early_stopping>("early_stopping",
+                                               "evaluations without improvement that end the run; 0: off")
+      .range(0)
+      .set_flag("--early-stopping");
+  table
+      .key<kEval, &EvalConfig::early_stopping_delta>("early_stopping_delta",
+                                                     "the least change that is an improvement")
+      .range(0)
+      .set_flag("--early-stopping-delta");
+}
+
+void add_lora(TableBuilder& table) {
+  table.key<kLora, &LoraConfig::rank>("lora_rank", "rank of adapters; 0: train all weights")
+      .range(0, 65536)
+      .set_flag("--lora-rank");
+  table
+      .key<kLora, &LoraConfig::alpha>("lora_alpha", "their scale is alpha / rank; 0: alpha is twice the rank")
+      .range(0)
+      .set_flag("--lora-alpha");
+  table.key<kLora, &LoraConfig::dropout>("lora_dropout", "part of the inputs of adapters that is dropped")
+      .range(0, 0.999)
+      .set_flag("--lora-dropout");
+  table
+      .key<kLora, &LoraConfig::targets>(
+          "lora_targets", "names or patterns of linear layers; empty or all-linear: those of blocks")
+      .set_flag("--lora-targets");
+  table.key<kLora, &LoraConfig::rslora>("rslora", "scale alpha / sqrt(rank)").set_flag("--rslora");
+  table.key<kLora, &LoraConfig::dora>("dora", "adapters with magnitudes (DoRA)").set_flag("--dora");
+  table.key<kLora, &LoraConfig::adapter>("adapter", "folder of an adapter to go on from")
+      .set_flag("--adapter");
+}
+
+void add_watch(TableBuilder& table) {
+  table
+      .key<kWatch, &WatchConfig::spike_factor>("spike_factor",
+                                               "report a loss of so many times the recent mean; 0: never")
+      .range(0)
+      .set_flag("--spike-factor");
+  table
+      .key<kWatch, &WatchConfig::max_bad_steps>("max_bad_steps",
+                                                "NaN or spiking steps in a row that end the run; 0: never")
+      .range(0)
+      .set_flag("--max-bad-steps");
+}
+
+}  // namespace
+
+void add_tuning_keys(TableBuilder& table) {
+  add_data(table);
+  add_eval(table);
+  add_lora(table);
+  add_watch(table);
+}
+
+}  // namespace zeno::train

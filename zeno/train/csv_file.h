@@ -1,0 +1,39 @@
+// metrics.csv: what metrics.jsonl says about steps and evaluations, as a table for spreadsheets and data
+// frames. One header line; numbers read back exactly; what a row does not know is an empty cell. A line is
+// with the system before append() returns.
+//
+// CsvFile owns its file; for one thread (rank 0's trainer).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "zeno/base/file.h"
+#include "zeno/train/metrics.h"
+
+namespace zeno::train {
+
+// Lines without their end. Values that are not finite are written NaN, Inf and -Inf.
+std::string csv_header();
+std::string to_csv(const StepRecord& record);
+std::string to_csv(const EvalRecord& record);
+// In quotes where it has to be.
+std::string csv_cell(std::string_view text);
+
+class CsvFile {
+ public:
+  explicit CsvFile(const Path& path);  // begins a new file with its header
+
+  template <class Record>
+  void append(const Record& record) {
+    write_line(to_csv(record));
+  }
+
+ private:
+  void write_line(std::string line);
+
+  File file_;
+  uint64_t size_ = 0;
+};
+
+}  // namespace zeno::train

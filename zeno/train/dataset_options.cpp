@@ -1,0 +1,212 @@
+#include "zeno/train/dataset_options.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "zeno/base/log.h"
+
+namespace zeno::train {
+namespace {
+
+bool is_generated(const TrainConfig& config) {
+  return config.run.data.size() == 1 && config.run.data[0] == "generated";
+}
+
+data::DatasetSpec spec_of(const TrainConfig& config, const std::vector<std::string>& paths,
+                          int64_t vocab_size) {
+  return {.paths = {paths.begin(), paths.end()},
+          .model = config.run.model,
+          .cache = config.run.cache,
+          .vocab_size = vocab_size,
+          .format = config.data.format,
+          .loss_on = config.data.loss_on,
+          .chat_template = config.data.chat_template,
+          .template_extra = config.data.template_extra,
+          .skip_bad_lines = config.data.skip_bad_lines};
+}
+
+// Builds datasets on a thread, so that its rank can go on answering the others.
+class BackgroundBuild {
+ public:
+  explicit BackgroundBuild(std::vector<data::DatasetSpec> specs)
+      : specs_(std::move(specs)), thread_([this, rank = log_rank()] { run(rank); }) {}
+  ~BackgroundBuild() {
+    cancel();
+    thread_.join();
+  }
+  BackgroundBuild(const BackgroundBuild&) = delete;
+
+  // Waits a moment for the end. True: it has come.
+  bool wait(std::chrono::milliseconds moment) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, moment, [&] { return done_; });
+  }
+  data::BuildState state() {
+    const std::scoped_lock lock(mutex_);
+    return state_;
+  }
+  void cancel() {
+    const std::scoped_lock lock(mutex_);
+    cancelled_ = true;
+  }
+  // After the end: what went wrong, if anything.
+  std::exception_ptr error() const { return error_; }
+
+ private:
+  void run(int rank) {
+    set_log_rank(rank);
+    try {
+      for (const data::DatasetSpec& spec : specs_) {
+        data::prepare_dataset(spec, [this](const data::BuildState& state) { report(state); });
+      }
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+    {
+      const std::scoped_lock lock(mutex_);
+      done_ = true;
+    }
+    changed_.notify_all();
+  }
+  void report(const data::BuildState& state) {
+    const std::scoped_lock lock(mutex_);
+    require(!cancelled_, ErrorKind::usage, "[data] building the dataset was cancelled");
+    state_ = state;
+  }
+
+  std::vector<data::DatasetSpec> specs_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  data::BuildState state_;
+  std::exception_ptr error_;
+  bool done_ = false, cancelled_ = false;
+  std::thread thread_;  // last: starts when everything else exists
+};
+
+// What a rank tells the others about its build: a letter, and of a failure its kind and message.
+constexpr char kBusy = 'b', kDone = 'd', kFailed = 'f';
+
+std::string failure_text(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& e) {
+    return std::string{kFailed, char(e.kind())} + e.what();
+  } catch (const std::exception& e) {
+    return std::string{kFailed, char(ErrorKind::internal)} + e.what();
+  }
+}
+
+// Ranks that only wait would take a long build for a hang, so all of them meet every moment until every host
+// is done. A failure of one ends all, with its message.
+void prepare_together(comm::World& world, const std::vector<data::DatasetSpec>& specs,
+                      const data::BuildProgress& progress) {
+  std::optional<BackgroundBuild> build;
+  if (world.local_rank() == 0) build.emplace(specs);
+  std::exception_ptr own_error;
+  for (bool busy = true; busy;) {
+    std::string mine{kDone};
+    if (build && !own_error && !build->wait(std::chrono::milliseconds(200))) {
+      mine = kBusy;
+      try {
+        if (progress) progress(build->state());
+      } catch (...) {
+        own_error = std::current_exception();
+      }
+    }
+    if (build && mine[0] == kDone && !own_error) own_error = build->error();
+    if (own_error) mine = failure_text(own_error);
+    busy = false;
+    const std::vector<std::string> all = world.exchange(mine);
+    if (own_error) std::rethrow_exception(own_error);
+    for (const std::string& theirs : all) {
+      busy = busy || theirs[0] == kBusy;
+      if (theirs[0] == kFailed) throw Error(ErrorKind(theirs[1]), theirs.substr(2));
+    }
+  }
+  if (build && progress) progress(build->state());
+}
+
+data::LoaderOptions loader_options(const TrainConfig& config, int64_t vocab_size, const comm::World& world,
+                                   bool shuffle) {
+  return {.micro_batch = config.batch.micro_batch,
+          .grad_accum = config.batch.grad_accum,
+          .rank = world.rank(),
+          .world = world.size(),
+          .seed = uint64_t(config.run.seed),
+          .shuffle = shuffle,
+          .vocab_size = vocab_size};
+}
+
+}  // namespace
+
+data::DatasetSpec training_spec(const TrainConfig& config, int64_t vocab_size) {
+  data::DatasetSpec spec = spec_of(config, config.run.data, vocab_size);
+  spec.max_samples = config.data.max_samples;
+  return spec;
+}
+
+std::optional<data::DatasetSpec> evaluation_spec(const TrainConfig& config, int64_t vocab_size) {
+  if (config.eval.data.empty()) return std::nullopt;
+  data::DatasetSpec spec = spec_of(config, config.eval.data, vocab_size);
+  spec.max_samples = config.eval.max_samples;
+  return spec;
+}
+
+size_t RunData::host_bytes() const {
+  size_t bytes = source_->host_bytes() + train_table_->host_bytes();
+  if (evaluation_source_) bytes += evaluation_source_->host_bytes();
+  if (evaluation_table_) bytes += evaluation_table_->host_bytes();
+  return bytes;
+}
+
+RunData open_run_data(const TrainConfig& config, int64_t vocab_size, int64_t seq_len, comm::World& world,
+                      const data::BuildProgress& progress) {
+  require(!config.run.data.empty(), ErrorKind::usage,
+          "[train] no data: give --data FILE, or --data generated");
+  const bool generated = is_generated(config);
+  const data::DatasetSpec spec = training_spec(config, vocab_size);
+  const std::optional<data::DatasetSpec> evaluation = evaluation_spec(config, vocab_size);
+  std::vector<data::DatasetSpec> to_build;
+  if (!generated) to_build.push_back(spec);
+  if (evaluation) to_build.push_back(*evaluation);
+  if (!to_build.empty()) prepare_together(world, to_build, progress);
+
+  RunData run;
+  const auto seed = uint64_t(config.run.seed);
+  run.source_ = std::make_unique<data::TokenSource>(
+      generated ? data::TokenSource::generated(
+                      {.vocab_size = vocab_size, .tokens = 1 << 20, .seed = seed, .eos = {}})
+                : data::TokenSource::open(spec));
+  if (evaluation)
+    run.evaluation_source_ = std::make_unique<data::TokenSource>(data::TokenSource::open(*evaluation));
+
+  data::PackOptions pack{.seq_len = seq_len,
+                         .packing = config.data.packing,
+                         .too_long = config.data.too_long,
+                         .seed = seed,
+                         .shuffle = config.data.shuffle};
+  const bool split = !evaluation && config.eval.split > 0;
+  if (split) {
+    pack.hold_out = config.eval.split;
+    pack.part = data::SamplePart::train;
+  }
+  run.train_table_ = std::make_unique<data::SequenceTable>(*run.source_, pack);
+  log_info("[data] {}", run.train_report().text());
+  run.train_ = std::make_unique<data::Loader>(*run.source_, *run.train_table_,
+                                              loader_options(config, vocab_size, world, config.data.shuffle));
+  if (!split && !evaluation) return run;
+
+  pack.part = split ? data::SamplePart::held_out : data::SamplePart::all;
+  if (split) pack.max_samples = config.eval.max_samples;
+  const data::TokenSource& source = split ? *run.source_ : *run.evaluation_source_;
+  run.evaluation_table_ = std::make_unique<data::SequenceTable>(source, pack);
+  log_info("[data] evaluation: {}", run.evaluation_table_->report().text());
+  run.evaluation_ = std::make_unique<data::Loader>(source, *run.evaluation_table_,
+                                                   loader_options(config, vocab_size, world, false));
+  return run;
+}
+
+}  // namespace zeno::train

@@ -1,0 +1,46 @@
+// From a training config to the data of a run: which files, how they become samples and sequences, and the
+// loaders of one rank over them.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "zeno/comm/world.h"
+#include "zeno/data/dataset/prepare.h"
+#include "zeno/data/dataset/sequences.h"
+#include "zeno/data/loader.h"
+#include "zeno/data/source.h"
+#include "zeno/train/config.h"
+
+namespace zeno::train {
+
+// The dataset of --data, and of --eval-data where it is given.
+data::DatasetSpec training_spec(const TrainConfig& config, int64_t vocab_size);
+std::optional<data::DatasetSpec> evaluation_spec(const TrainConfig& config, int64_t vocab_size);
+
+// Samples, their packing and the loaders of this rank. Loaders point into the rest; movable, since all of it
+// lives on the heap. Immutable: loaders may be used from any thread.
+class RunData {
+ public:
+  const data::Loader& train() const { return *train_; }
+  const data::Loader* evaluation() const { return evaluation_ ? &*evaluation_ : nullptr; }  // null: none
+  const data::PackReport& train_report() const { return train_table_->report(); }
+  // Bytes of host memory held (mapped files not counted).
+  size_t host_bytes() const;
+
+ private:
+  friend RunData open_run_data(const TrainConfig&, int64_t, int64_t, comm::World&,
+                               const data::BuildProgress&);
+  std::unique_ptr<data::TokenSource> source_, evaluation_source_;
+  std::unique_ptr<data::SequenceTable> train_table_, evaluation_table_;
+  std::unique_ptr<data::Loader> train_, evaluation_;
+};
+
+// Collective. One rank of each host builds what is not in the cache (and calls `progress`, which may throw to
+// cancel) while the others wait; then every rank maps it. Needs the resolved batch config.
+RunData open_run_data(const TrainConfig& config, int64_t vocab_size, int64_t seq_len, comm::World& world,
+                      const data::BuildProgress& progress = {});
+
+}  // namespace zeno::train

@@ -1,0 +1,49 @@
+#include "zeno/train/eval_run.h"
+
+#include <mutex>
+
+#include "zeno/base/error.h"
+#include "zeno/base/log.h"
+#include "zeno/train/config_resolve.h"
+#include "zeno/train/dataset_options.h"
+#include "zeno/train/evaluation.h"
+#include "zeno/train/launch.h"
+#include "zeno/train/policy.h"
+#include "zeno/train/run_engine.h"
+
+namespace zeno::train {
+namespace {
+
+EvalRecord evaluate_rank(ParsedConfig parsed, comm::World& world) {
+  set_log_rank(world.rank());
+  TrainConfig& config = parsed.config;
+  const model::ModelConfig model = model::load_config(config.run.model);
+  config.data.shuffle = false;
+  config.data.neftune_alpha = 0;
+  config.eval = {};
+  if (config.batch.micro_batch == 0 && config.batch.train_batch == 0) config.batch.micro_batch = 4;
+  resolve_batch(parsed, world.size());
+  resolve_model(parsed, model.hidden, model.layers);
+  const int64_t seq = sequence_length(config.run, model.max_positions);
+  const RunData data = open_run_data(config, model.vocab, seq, world);
+  const RunEngine run = make_engine(config, model, seq, world, false);
+  const std::optional<EvalRecord> record = evaluate(*run.engine, data.train());
+  ensure(record.has_value(), "[eval] the evaluation was stopped, but nobody asked for it");
+  return *record;
+}
+
+}  // namespace
+
+EvalRecord evaluate_model(ParsedConfig parsed) {
+  set_folders(parsed.config.run);
+  EvalRecord record;
+  std::mutex mutex;
+  run_ranks(parsed.config.run, false, [&](comm::World& world) {
+    const EvalRecord mine = evaluate_rank(parsed, world);
+    const std::scoped_lock lock(mutex);  // all ranks return the same, but for the time
+    record = mine;
+  });
+  return record;
+}
+
+}  // namespace zeno::train

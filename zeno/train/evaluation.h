@@ -1,0 +1,25 @@
+// Evaluation during and after training, and for `zeno eval`: when it is due, and the engine's pass over the
+// evaluation data.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "zeno/data/loader.h"
+#include "zeno/train/config.h"
+#include "zeno/train/metrics.h"
+#include "zeno/zero/engine.h"
+
+namespace zeno::train {
+
+// Micro-batches as the engine takes them: views, valid as long as the batches.
+std::vector<zero::MicroBatch> views_of(const std::vector<data::HostBatch>& batches);
+
+// Is there an evaluation after `step` of `steps` steps (0: before the first)?
+bool evaluation_due(const EvalConfig& config, int64_t step, int64_t steps, int64_t steps_per_epoch);
+
+// Collective: one pass over the data of `loader`, which does not shuffle. Nothing when a signal asked to
+// stop.
+std::optional<EvalRecord> evaluate(zero::Engine& engine, const data::Loader& loader);
+
+}  // namespace zeno::train

@@ -1,0 +1,41 @@
+// Looks at every step's loss and tells the bad ones: a loss or gradient that is not finite, and a loss that
+// stands out from those before it. Plain values; every rank keeps one and, since all see the same losses, all
+// decide alike.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+
+#include "zeno/train/config.h"
+
+namespace zeno::train {
+
+class LossWatch {
+ public:
+  enum class Verdict { good, not_finite, spike };
+
+  // `overflows_are_normal`: fp16 with a loss scale, where a skipped step with a finite loss is part of the
+  // search for the scale.
+  LossWatch(const WatchConfig& config, bool overflows_are_normal)
+      : config_(config), overflows_are_normal_(overflows_are_normal) {}
+
+  // The next step. `skipped`: its gradient was not finite.
+  Verdict look(double loss, bool skipped);
+  // Mean of the last good losses; 0 when there are none.
+  double mean() const;
+  // As many bad steps in a row as the config allows.
+  bool give_up() const { return config_.max_bad_steps > 0 && bad_ >= config_.max_bad_steps; }
+  int64_t bad_in_a_row() const { return bad_; }
+
+ private:
+  static constexpr size_t kWarmUp = 10, kWindow = 50;  // good losses before spikes are told; in the mean
+
+  Verdict judge(double loss, bool skipped) const;
+
+  WatchConfig config_;
+  bool overflows_are_normal_;
+  std::deque<double> recent_;
+  int64_t bad_ = 0;
+};
+
+}  // namespace zeno::train

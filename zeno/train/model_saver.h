@@ -1,0 +1,36 @@
+// Writes what a run has trained: the model as a Hugging Face folder, or its adapter as PEFT does. Collective:
+// rank 0 writes, all ranks provide their shards; memory stays at one piece. A folder is replaced in one step
+// or not at all.
+#pragma once
+
+#include <utility>
+
+#include "zeno/base/file.h"
+#include "zeno/model/config.h"
+#include "zeno/model/layers.h"
+#include "zeno/zero/engine.h"
+
+namespace zeno::train {
+
+class ModelSaver {
+ public:
+  // `source` is the folder the model came from: its tokenizer and templates go along. References outlive the
+  // saver.
+  ModelSaver(zero::Engine& engine, const model::ModelConfig& config, const model::Tuning& tuning, Path source,
+             int rank)
+      : engine_(engine), config_(config), tuning_(tuning), source_(std::move(source)), rank_(rank) {}
+
+  void save(const Path& folder);
+
+ private:
+  template <class Writer>
+  void write(Writer* writer, bool adapters);  // null on ranks other than 0
+
+  zero::Engine& engine_;
+  const model::ModelConfig& config_;
+  const model::Tuning& tuning_;
+  Path source_;
+  int rank_;
+};
+
+}  // namespace zeno::train

@@ -1,0 +1,45 @@
+// What rank 0 of a run shows and writes as it goes: progress, metrics.jsonl, metrics.csv, TensorBoard events,
+// and report.html at the end. Other ranks have none. For one thread.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "zeno/train/config_parser.h"
+#include "zeno/train/csv_file.h"
+#include "zeno/train/metrics.h"
+#include "zeno/train/progress.h"
+#include "zeno/train/report_data.h"
+#include "zeno/train/run_summary.h"
+#include "zeno/train/tensorboard_file.h"
+
+namespace zeno::train {
+
+class Reporter {
+ public:
+  // `data` has what is known before the first step.
+  Reporter(const ParsedConfig& parsed, int64_t steps, ReportData data);
+
+  void step(const StepRecord& record);
+  void evaluation(const EvalRecord& record);
+  // Something people should read: logged under the progress line, and an event of the report.
+  void note(int64_t step, ReportEvent::Kind kind, const std::string& text);
+  void bad_step(const BadStepRecord& record);
+  // The last line of the metrics, the report and the summary. `memory` is that of all ranks.
+  void finish(const RunSummary& summary, std::vector<RankMemory> memory, Timeline timeline);
+
+ private:
+  Path out_;
+  std::string model_;
+  MetricsFile metrics_;
+  CsvFile csv_;
+  TensorBoardFile tensorboard_;
+  Progress progress_;
+  ReportData data_;
+};
+
+// Settings that are not defaults, with where they came from.
+std::vector<ReportSetting> settings_of(const ParsedConfig& parsed);
+
+}  // namespace zeno::train

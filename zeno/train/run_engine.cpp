@@ -1,0 +1,68 @@
+#include "zeno/train/run_engine.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "zeno/base/log.h"
+#include "zeno/kernels/cuda/matmul_plans.h"
+#include "zeno/model/adapter_weights.h"
+#include "zeno/model/layers.h"
+#include "zeno/plan/fit.h"
+#include "zeno/plan/recompute.h"
+#include "zeno/train/policy.h"
+#include "zeno/train/tuning.h"
+
+namespace zeno::train {
+namespace {
+
+// All ranks must choose alike, so the one with least memory decides.
+size_t least_of_all_ranks(comm::World& world, size_t mine) {
+  size_t least = mine;
+  for (const std::string& bytes : world.exchange({reinterpret_cast<const char*>(&mine), sizeof(mine)})) {
+    size_t theirs;
+    std::memcpy(&theirs, bytes.data(), sizeof(theirs));
+    least = std::min(least, theirs);
+  }
+  return least;
+}
+
+}  // namespace
+
+RunEngine make_engine(const TrainConfig& config, const model::ModelConfig& model, int64_t seq_len,
+                      comm::World& world, bool trains) {
+  const RunConfig& run = config.run;
+  RunEngine result;
+  result.tuning = tuning_of(config);
+  nn::LayerList layers = model::build_layers(model, seq_len, result.tuning);
+  zero::EngineOptions options = engine_options(config, seq_len, device_of(run, world.local_rank()));
+  options.policy.trains = trains;
+  options.timed = !run.trace.empty();
+  if (config.sparse_gradients && options.device.kind == Device::Kind::cuda) {
+    log_warning(
+        "sparse_gradients: GPUs reduce whole gradients, which gives the same bits; the key has no effect");
+  }
+  result.memory_limit = least_of_all_ranks(world, memory_limit(options.device, world.local_size()));
+  if (config.recompute.mode == RecomputeMode::automatic && trains) {
+    plan::choose_recompute(layers, options, world.size(), result.memory_limit);
+    log_info("{}", plan::describe_recompute(layers, options.policy));
+  }
+  plan::require_fit(layers, options, world.size(), result.memory_limit);
+  const model::StartingWeights weights(run.model, config.lora.adapter, model::parameter_table(layers),
+                                       uint64_t(run.seed));
+  // What the engine learns about matrix products of a GPU is kept in a file: the next run starts sooner, and
+  // with the same algorithms, hence the same bits. Every process times what the file does not know and one of
+  // each host writes, so processes of a first run may differ in their choices, and agree from the second run
+  // on.
+  const bool plans = options.device.kind == Device::Kind::cuda;
+  const Path plan_file = Path(run.cache) / "matmul_plans.txt";
+  if (plans) cuda::load_matmul_plans(plan_file);
+  result.engine = std::make_unique<zero::Engine>(std::move(layers), options, world);
+  if (plans && world.local_rank() == 0) cuda::save_matmul_plans(plan_file);
+  result.engine->load([&](const nn::Parameter& param, int64_t begin, std::span<float> out) {
+    weights.read(param, begin, begin + int64_t(out.size()), out.data());
+  });
+  return result;
+}
+
+}  // namespace zeno::train

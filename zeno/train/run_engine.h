@@ -1,0 +1,25 @@
+// From a resolved config and a model folder to an engine with the folder's weights in it.
+#pragma once
+
+#include <memory>
+
+#include "zeno/comm/world.h"
+#include "zeno/model/config.h"
+#include "zeno/model/layers.h"
+#include "zeno/train/config.h"
+#include "zeno/zero/engine.h"
+
+namespace zeno::train {
+
+struct RunEngine {
+  std::unique_ptr<zero::Engine> engine;
+  model::Tuning tuning;
+  size_t memory_limit = 0;  // bytes a rank may use
+};
+
+// Collective. `trains` false: an engine that only evaluates. Error(memory) when it does not fit, naming the
+// smallest change that does.
+RunEngine make_engine(const TrainConfig& config, const model::ModelConfig& model, int64_t seq_len,
+                      comm::World& world, bool trains = true);
+
+}  // namespace zeno::train

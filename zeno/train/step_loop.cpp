@@ -1,0 +1,133 @@
+#include "zeno/train/step_loop.h"
+
+#include <utility>
+
+#include "zeno/base/error.h"
+#include "zeno/train/evaluation.h"
+#include "zeno/train/policy.h"
+
+namespace zeno::train {
+
+StepLoop::StepLoop(zero::Engine& engine, comm::World& world, const TrainConfig& config,
+                   const data::Loader& loader, Reporter* reporter)
+    : engine_(engine),
+      world_(world),
+      config_(config),
+      loader_(loader),
+      reporter_(reporter),
+      watch_(config.watch, config.precision.compute == DType::f16) {
+  if (config.precision.compute == DType::f16) scaler_.emplace(config.precision.loss_scale);
+  late_ = engine.shape().device == Device::Kind::cuda && !scaler_;
+}
+
+bool StepLoop::run(data::Prefetcher& batches, bool stop) {
+  const Clock::time_point start = Clock::now();
+  if (under_way_.empty()) last_ = start;  // nothing runs: evaluation and saving are no part of a step
+  const std::vector<data::HostBatch> batch = batches.get();
+  const std::chrono::duration<double, std::milli> wait = Clock::now() - start;
+  UnderWay step{{.hyper = hyper_after(config_, submitted_ - skipped_),
+                 .clip = config_.optimizer.gradient_clipping,
+                 .last = stop},
+                wait.count()};
+  if (scaler_) step.control.loss_scale = scaler_->scale();
+  const bool last = engine_.submit(views_of(batch), step.control);
+  if (submitted_++ > 0) wait_s_ += wait.count() / 1000;
+  under_way_.push_back(step);
+  if (under_way_.size() > (late_ ? 1u : 0u)) collect();
+  return last;
+}
+
+void StepLoop::finish() {
+  while (!under_way_.empty()) collect();
+}
+
+void StepLoop::collect() {
+  const zero::StepResult result = engine_.collect();
+  const UnderWay step = under_way_.front();
+  under_way_.pop_front();
+  ++collected_;
+  if (scaler_) scaler_->update(result.skipped);
+  skipped_ += result.skipped;
+  const std::chrono::duration<double> seconds = Clock::now() - last_;
+  last_ = Clock::now();
+  seconds_ += seconds.count();
+  tokens_ += result.tokens;
+  inputs_ += result.inputs;
+  loss_ = result.loss;
+  if (reporter_ != nullptr) reporter_->step(record_of(result, step, seconds.count()));
+  watch(result, step.control.loss_scale);
+}
+
+StepRecord StepLoop::record_of(const zero::StepResult& result, const UnderWay& step, double seconds) const {
+  StepRecord record;
+  record.step = collected_;
+  record.epoch = loader_.epochs_after(collected_);
+  record.loss = result.loss;
+  record.grad_norm = result.grad_norm;
+  record.lr = step.control.hyper.lr;
+  record.tokens = tokens_;
+  record.num_tokens = inputs_;
+  record.tokens_per_s = double(result.tokens) / seconds;
+  record.step_ms = seconds * 1000;
+  record.data_wait_ms = step.wait_ms;
+  record.loss_scale = step.control.loss_scale;
+  record.skipped = result.skipped;
+  if (result.skipped) record.first_bad = BadTensor{result.bad_tensor, result.bad_rank};
+  record.exposed_comm_ms = result.exposed_ms;
+  record.bytes_gathered = uint64_t(result.traffic.gathered);
+  record.bytes_reduced = uint64_t(result.traffic.reduced);
+  record.peak_device = engine_.ledger().peak(Tier::device);
+  return record;
+}
+
+// Every rank has its own part of the batch. Only after a bad step, which all ranks see alike.
+std::string StepLoop::batch_of(int64_t step) {
+  std::string text;
+  const std::vector<std::string> all = world_.exchange(loader_.origins(step));
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    if (all.size() > 1) text += fmt::format("{}rank {}: ", rank > 0 ? "; " : "", rank);
+    text += all[rank];
+  }
+  return text;
+}
+
+void StepLoop::watch(const zero::StepResult& result, double loss_scale) {
+  const double mean = watch_.mean();
+  const LossWatch::Verdict verdict = watch_.look(result.loss, result.skipped);
+  if (verdict == LossWatch::Verdict::good) {
+    if (result.skipped && reporter_ != nullptr) {
+      reporter_->note(
+          collected_, ReportEvent::Kind::warning,
+          fmt::format(
+              "step {} skipped: the gradient of {} is not finite (first found on rank {}), loss scale {}",
+              collected_, result.bad_tensor.empty() ? "some tensor" : result.bad_tensor, result.bad_rank,
+              loss_scale));
+    }
+    return;
+  }
+  BadStepRecord bad{.step = collected_,
+                    .kind = verdict == LossWatch::Verdict::spike ? "spike" : "not_finite",
+                    .loss = result.loss,
+                    .mean = mean,
+                    .first_bad = {},
+                    .batch = batch_of(collected_ - 1)};
+  if (result.skipped) bad.first_bad = BadTensor{result.bad_tensor, result.bad_rank};
+  if (reporter_ != nullptr) reporter_->bad_step(bad);
+  require(!watch_.give_up(), ErrorKind::data,
+          "[train] {} bad steps in a row, up to step {} (loss {}, recent mean {:.4f}); the last batch: {}; "
+          "lower the learning rate, clip gradients or look at that data; nothing was saved over {}",
+          watch_.bad_in_a_row(), collected_, result.loss, mean, bad.batch, config_.run.out);
+}
+
+void StepLoop::add_to(RunSummary& summary) const {
+  summary.steps = collected_;
+  summary.epochs = loader_.epochs_after(collected_);
+  summary.loss = loss_;
+  summary.seconds = seconds_;
+  summary.data_wait_s = wait_s_;
+  summary.tokens = tokens_;
+  summary.num_tokens = inputs_;
+  summary.peak_bytes = engine_.ledger().peak(Tier::device);
+}
+
+}  // namespace zeno::train

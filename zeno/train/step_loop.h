@@ -1,0 +1,62 @@
+// Runs optimizer steps and takes their results: at once on a CPU, one step late on a GPU, so that the device
+// never waits for the host. fp16 needs to know of an overflow before the next step, and waits. Every rank has
+// one; all see the same results. For one thread.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <optional>
+
+#include "zeno/data/prefetcher.h"
+#include "zeno/train/loss_scale.h"
+#include "zeno/train/loss_watch.h"
+#include "zeno/train/reporter.h"
+#include "zeno/zero/engine.h"
+
+namespace zeno::train {
+
+class StepLoop {
+ public:
+  // `reporter` is null on ranks other than 0. All references outlive the loop.
+  StepLoop(zero::Engine& engine, comm::World& world, const TrainConfig& config, const data::Loader& loader,
+           Reporter* reporter);
+
+  // Collective: the next step. True when ranks agreed that it is the last: one of them had `stop`. Throws
+  // Error(data) after as many bad steps in a row as the config allows.
+  bool run(data::Prefetcher& batches, bool stop);
+  // Takes the results that are still under way.
+  void finish();
+
+  int64_t steps() const { return collected_; }
+  // What the summary of a run says about its steps.
+  void add_to(RunSummary& summary) const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct UnderWay {
+    zero::StepControl control;
+    double wait_ms = 0;
+  };
+
+  void collect();
+  void watch(const zero::StepResult& result, double loss_scale);
+  std::string batch_of(int64_t step);
+  StepRecord record_of(const zero::StepResult& result, const UnderWay& step, double seconds) const;
+
+  zero::Engine& engine_;
+  comm::World& world_;
+  const TrainConfig& config_;
+  const data::Loader& loader_;
+  Reporter* reporter_;
+  LossWatch watch_;
+  std::optional<LossScaler> scaler_;
+  bool late_ = false;
+  std::deque<UnderWay> under_way_;
+  int64_t submitted_ = 0, collected_ = 0, skipped_ = 0;
+  int64_t tokens_ = 0, inputs_ = 0;
+  double loss_ = 0, seconds_ = 0, wait_s_ = 0;
+  Clock::time_point last_;
+};
+
+}  // namespace zeno::train

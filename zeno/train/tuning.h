@@ -1,0 +1,13 @@
+// What of a model is trained: everything, or adapters. From the user's configuration to what the model takes.
+#pragma once
+
+#include "zeno/model/layers.h"
+#include "zeno/train/config.h"
+
+namespace zeno::train {
+
+// Adapters as the flags say, or those of the folder to go on from, whose options win. Throws a usage Error
+// where both say something and differ.
+model::Tuning tuning_of(const TrainConfig& config);
+
+}  // namespace zeno::train
