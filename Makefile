@@ -3,8 +3,10 @@
 BUILD ?= build
 JOBS ?= $(shell nproc)
 PACKAGES := g++ cmake ninja-build pkg-config ccache mold clang-format \
-            libfmt-dev nlohmann-json3-dev libcli11-dev libhwy-dev libxxhash-dev \
+            libfmt-dev nlohmann-json3-dev libcli11-dev libhwy-dev libxxhash-dev libpcre2-dev \
             libopenmpi-dev openmpi-bin libgtest-dev
+# The report page is tested in a browser.
+TEST_PACKAGES := chromium
 BENCH_PACKAGES := libdnnl-dev libopenblas-dev
 FUZZ_PACKAGES := clang libclang-rt-14-dev
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
@@ -37,6 +39,7 @@ demo: build
 	@$(BUILD)/zeno demo
 
 test: packages format-check
+	$(call install,$(TEST_PACKAGES))
 	@$(call configure,$(BUILD),-DZENO_TESTS=ON -DZENO_BENCH=OFF)
 	@ninja -C $(BUILD) -j $(JOBS)
 	@ctest --test-dir $(BUILD) --output-on-failure

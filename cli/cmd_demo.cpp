@@ -1,69 +1,166 @@
-// The whole path on a small model, no input needed: make a model, train it under stage 3 on two ranks, and
-// check that stage 0 on the same data gives the same bits.
+// The whole path on a small model, no input needed: a new model and a dataset of questions, a fine-tune under
+// ZeRO-3 on several ranks, questions that were held back, before and after, and a Hugging Face folder at the
+// end.
 #include <CLI/CLI.hpp>
 
+#include <cstdio>
 #include <memory>
+#include <optional>
 
 #include "cli/commands.h"
+#include "cli/demo_questions.h"
+#include "cli/prompts.h"
 #include "zeno/base/error.h"
 #include "zeno/base/file.h"
 #include "zeno/base/log.h"
+#include "zeno/data/chat/presets.h"
 #include "zeno/data/tokenizer.h"
+#include "zeno/model/export.h"
+#include "zeno/model/generator.h"
 #include "zeno/model/init.h"
+#include "zeno/model/layers.h"
+#include "zeno/train/config_resolve.h"
+#include "zeno/train/policy.h"
 #include "zeno/train/trainer.h"
 
 namespace zeno::cli {
 namespace {
 
-std::string train_once(const std::string& folder, int stage, int64_t steps) {
-  const std::string out = fmt::format("{}/stage{}", folder, stage);
-  log_info("\n== train: stage {} on 2 ranks, bf16 ==", stage);
-  const std::vector<train::FlagOverride> flags{{"zeno.model", folder + "/model", "--model"},
-                                               {"zeno.data", "generated", "--data"},
-                                               {"zeno.out", out, "--out"},
-                                               {"zeno.ranks", "2", "--ranks"},
-                                               {"zeno.device", "cpu", "--device"},
-                                               {"zeno.steps", std::to_string(steps), "--steps"},
-                                               {"zeno.seq_len", "128", "--seq-len"},
-                                               {"zeno.dtype", "bf16", "--dtype"},
-                                               {"zeno.trace", out + ".trace.json", "--trace"},
-                                               {"zero_optimization.stage", std::to_string(stage), "--stage"},
-                                               {"train_micro_batch_size_per_gpu", "4", "--micro-batch"},
-                                               {"gradient_accumulation_steps", "2", "--grad-accum"},
-                                               {"zeno.order", "vertical", "--order"},
-                                               {"optimizer.params.lr", "2e-3", "--lr"}};
-  train::train(train::load_config("", flags));
-  const std::string metrics = read_file(out + "/metrics.jsonl");
-  const size_t last = metrics.rfind('\n', metrics.size() - 2);
-  return metrics.substr(last + 1, metrics.size() - last - 2);
+constexpr int kRanks = 2;
+constexpr int64_t kSequence = 256, kAnswerTokens = 64;
+constexpr size_t kShown = 6;  // questions printed before and after
+
+struct DemoFlags {
+  std::string folder = "zeno-demo";
+  int64_t steps = 400;
+};
+
+void make_model(const std::string& folder) {
+  const model::InitOptions options{.hidden = 128,
+                                   .layers = 4,
+                                   .heads = 4,
+                                   .kv_heads = 2,
+                                   .vocab = 512,
+                                   .max_positions = kSequence,
+                                   .overwrite = true};
+  model::init_folder(
+      options, {data::byte_tokenizer_json(options.vocab), data::preset_source("chatml").value()}, folder);
 }
 
-void run(const std::string& folder, int64_t steps) {
+// The greedy answer to each question, all of them side by side.
+std::vector<std::string> answers(const std::string& folder, const std::vector<DemoQuestion>& questions) {
+  PromptEncoder encoder(folder, "");
+  std::vector<std::vector<int32_t>> prompts;
+  for (const DemoQuestion& item : questions)
+    prompts.push_back(encoder.encode({item.question, conversation("", item.question)}));
+  model::Generator generator = model::Generator::open(
+      folder, {.device = {}, .dtype = {}, .sequences = int64_t(prompts.size()), .context = kSequence});
+  model::GenerateOptions options{.sampling = {.temperature = 0},
+                                 .max_new_tokens = kAnswerTokens,
+                                 .stops = {},
+                                 .vocab = encoder.tokenizer().vocab_size()};
+  options.stops.assign(encoder.tokenizer().stops().begin(), encoder.tokenizer().stops().end());
+  std::vector<std::string> texts;
+  for (const model::Generation& result : generator.generate(prompts, options))
+    texts.push_back(encoder.tokenizer().decode(result.tokens, true));
+  return texts;
+}
+
+// Control characters of an untrained model would upset a terminal.
+std::string printable(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 32 || static_cast<unsigned char>(c) > 126) c = '.';
+  }
+  return text;
+}
+
+// Prints the first few and returns how many of all are right.
+size_t ask(const std::string& folder, const std::vector<DemoQuestion>& questions) {
+  const std::vector<std::string> texts = answers(folder, questions);
+  size_t right = 0;
+  const size_t stride = std::max<size_t>(1, questions.size() / kShown);
+  for (size_t i = 0; i < questions.size(); ++i) {
+    right += texts[i] == questions[i].answer;
+    if (i % stride == 0 && i / stride < kShown)
+      log_info("  Q: {}\n  A: {}", questions[i].question, printable(texts[i]));
+  }
+  log_info("{} of {} right", right, questions.size());
+  return right;
+}
+
+train::ParsedConfig config_of(const DemoFlags& flags, int stage) {
+  const std::string& folder = flags.folder;
+  const std::vector<train::FlagOverride> overrides{
+      {"zeno.model", folder + "/model", "--model"},
+      {"zeno.data", folder + "/train.jsonl", "--data"},
+      {"zeno.eval_data", folder + "/held_out.jsonl", "--eval-data"},
+      {"zeno.eval_every", "100", "--eval-every"},
+      {"zeno.out", folder + "/tuned", "--out"},
+      {"zeno.cache", folder + "/cache", "--cache"},
+      {"zeno.ranks", std::to_string(kRanks), "--ranks"},
+      {"zeno.device", "cpu", "--device"},
+      {"zeno.steps", std::to_string(flags.steps), "--steps"},
+      {"zeno.seq_len", std::to_string(kSequence), "--seq-len"},
+      {"zero_optimization.stage", std::to_string(stage), "--stage"},
+      {"train_micro_batch_size_per_gpu", "8", "--micro-batch"},
+      {"gradient_accumulation_steps", "1", "--grad-accum"},
+      {"scheduler.type", "cosine", "--schedule"},
+      {"scheduler.params.warmup_num_steps", "20", "--warmup"},
+      {"optimizer.params.lr", "3e-3", "--lr"}};
+  return train::load_config("", overrides);
+}
+
+// What each stage would take: the plan that the run is held to, to the byte.
+void show_memory(const DemoFlags& flags) {
+  log_info("\n== memory per rank, {} ranks ==", kRanks);
+  for (int stage = 0; stage <= 3; ++stage) {
+    train::ParsedConfig parsed = config_of(flags, stage);
+    const model::ModelConfig model = model::load_config(parsed.config.run.model);
+    train::resolve_batch(parsed, kRanks);
+    train::resolve_model(parsed, model.hidden, model.layers);
+    const zero::MemoryPlan plan = zero::plan_memory(model::build_layers(model, kSequence),
+                                                    train::engine_options(parsed.config, kSequence), kRanks);
+    log_info("stage {}: {} of weights, gradients and optimizer state, {} in all", stage,
+             format_bytes(plan.model_state_bytes), format_bytes(plan.ledger->booked(Tier::device)));
+  }
+}
+
+void run(const DemoFlags& flags) {
+  const std::string& folder = flags.folder;
   make_folders(folder);
-  log_info("== init: a small Llama with random weights and a byte-level tokenizer ==");
-  const model::InitOptions options{
-      .hidden = 128, .layers = 4, .heads = 4, .kv_heads = 2, .vocab = 512, .overwrite = true};
-  model::init_folder(options, data::byte_tokenizer_json(options.vocab), folder + "/model");
-  const std::string sharded = train_once(folder, 3, steps);
-  const std::string replicated = train_once(folder, 0, steps);
-  ensure(sharded == replicated, "[demo] stage 3 ended with {}, stage 0 with {}", sharded, replicated);
-  log_info("\nStage 3 and stage 0 ended with the same bits: {}", sharded);
+  log_info("== a small Llama with random weights, and a dataset of questions ==");
+  make_model(folder + "/model");
+  const DemoQuestions questions = demo_questions();
+  replace_file(folder + "/train.jsonl", to_jsonl(questions.train));
+  replace_file(folder + "/held_out.jsonl", to_jsonl(questions.held_out));
+  log_info("{} questions to train on, {} held back", questions.train.size(), questions.held_out.size());
+  show_memory(flags);
+  log_info("\n== before: questions that training will not see ==");
+  ask(folder + "/model", questions.held_out);
+  log_info("\n== fine-tune: ZeRO stage 3 on {} ranks ==", kRanks);
+  train::train(config_of(flags, 3));
+  log_info("\n== after ==");
+  const size_t right = ask(folder + "/tuned", questions.held_out);
+  const std::string exported = folder + "/exported";
+  model::export_folder(
+      {.source = folder + "/tuned", .adapter = {}, .out = exported, .dtype = DType::bf16, .overwrite = true});
   log_info(
-      "The model is in {}/stage3, its metrics in metrics.jsonl beside it, the timeline of a step in "
-      "{}/stage3.trace.json "
-      "(open it at ui.perfetto.dev).",
-      folder, folder);
+      "\n{} of {} held-back questions are answered word for word.\n"
+      "The tuned model in bf16, as a Hugging Face folder: {}\nThe report, for a browser: "
+      "{}/tuned/report.html\n"
+      "Ask it something: zeno generate --model {} --chat --greedy --prompt \"What is the capital of "
+      "France?\"",
+      right, questions.held_out.size(), exported, folder, exported);
 }
 
 }  // namespace
 
 void add_demo(CLI::App& app) {
   CLI::App* command = app.add_subcommand("demo", "the whole path on a small model, no input needed");
-  auto folder = std::make_shared<std::string>("zeno-demo");
-  auto steps = std::make_shared<int64_t>(60);
-  command->add_option("--out", *folder, "folder for everything it makes");
-  command->add_option("--steps", *steps, "optimizer steps of each run");
-  command->callback([folder, steps] { run(*folder, *steps); });
+  auto flags = std::make_shared<DemoFlags>();
+  command->add_option("--out", flags->folder, "folder for everything it makes");
+  command->add_option("--steps", flags->steps, "optimizer steps");
+  command->callback([flags] { run(*flags); });
 }
 
 }  // namespace zeno::cli

@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
+#include "zeno/data/chat/presets.h"
 #include "zeno/data/tokenizer.h"
 #include "zeno/model/init.h"
 
@@ -24,7 +25,9 @@ void run(InitFlags flags) {
           flags.dtype);
   flags.options.dtype = *dtype;
   if (flags.tied || flags.untied) flags.options.tied = flags.tied;
-  model::init_folder(flags.options, data::byte_tokenizer_json(flags.options.vocab), flags.out);
+  model::init_folder(flags.options,
+                     {data::byte_tokenizer_json(flags.options.vocab), data::preset_source("chatml").value()},
+                     flags.out);
   log_info("wrote {} (train it: zeno train --model {} --data FILE --out DIR)", flags.out, flags.out);
 }
 

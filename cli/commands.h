@@ -9,9 +9,12 @@ class App;
 namespace zeno::cli {
 
 void add_train(CLI::App& app);
+void add_eval(CLI::App& app);
 void add_plan(CLI::App& app);
 void add_init(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_demo(CLI::App& app);
+void add_generate(CLI::App& app);
+void add_export(CLI::App& app);
 
 }  // namespace zeno::cli

@@ -10,10 +10,13 @@ int main(int argc, char** argv) {
   CLI::App app("Zeno trains and fine-tunes language models with ZeRO, without Python.", "zeno");
   app.require_subcommand(1);
   zeno::cli::add_train(app);
+  zeno::cli::add_eval(app);
   zeno::cli::add_plan(app);
   zeno::cli::add_init(app);
   zeno::cli::add_inspect(app);
   zeno::cli::add_demo(app);
+  zeno::cli::add_generate(app);
+  zeno::cli::add_export(app);
   try {
     app.parse(argc, argv);
     return 0;

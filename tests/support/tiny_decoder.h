@@ -20,7 +20,21 @@ enum class Family { gpt2, llama, qwen3 };
 
 struct TinyShape {
   int64_t hidden = 32, heads = 4, blocks = 2, vocab = 61, max_seq = 32;
+  std::shared_ptr<const nn::LoraOptions> lora;  // then all else is frozen
+  double neftune_alpha = 0;
 };
+
+// Modules as Hugging Face names them; two of them are several in one weight.
+inline void name_modules(nn::BlockOptions& block) {
+  const int64_t q = block.heads * block.head_dim, kv = block.kv_heads * block.head_dim;
+  const int64_t F = block.intermediate;
+  const auto at = [&](const char* module) { return block.name + "." + module + ".weight"; };
+  block.files.qkv = {{at("q"), 0, q}, {at("k"), q, kv}, {at("v"), q + kv, kv}};
+  block.files.out = {{at("o"), 0, block.hidden}};
+  block.files.up = {{at("up"), 0, F}};
+  if (block.mlp == nn::BlockOptions::Mlp::swiglu) block.files.up = {{at("gate"), 0, F}, {at("up"), F, F}};
+  block.files.down = {{at("down"), 0, block.hidden}};
+}
 
 inline nn::LayerList tiny_decoder(Family family, const TinyShape& shape = {}) {
   const bool gpt2 = family == Family::gpt2, tied = family != Family::llama;
@@ -33,7 +47,9 @@ inline nn::LayerList tiny_decoder(Family family, const TinyShape& shape = {}) {
                                              .hidden = shape.hidden,
                                              .positions = gpt2 ? shape.max_seq : 0,
                                              .tied = tied,
-                                             .init_std = 0.2f}));
+                                             .init_std = 0.2f,
+                                             .frozen = shape.lora != nullptr,
+                                             .neftune_alpha = shape.neftune_alpha}));
   const auto rope = gpt2 ? nullptr : std::make_shared<nn::RopeTable>(shape.max_seq, head_dim, 10000.0);
   for (int64_t i = 0; i < shape.blocks; ++i) {
     nn::BlockOptions block;
@@ -49,13 +65,17 @@ inline nn::LayerList tiny_decoder(Family family, const TinyShape& shape = {}) {
     block.rope = rope;
     block.name = "blocks." + std::to_string(i);
     block.init_std = block.out_init_std = 0.2f;
+    block.frozen = shape.lora != nullptr;
+    block.lora = shape.lora;
+    name_modules(block);
     model.layers.push_back(nn::make_block(std::move(block)));
   }
   model.loss = nn::make_lm_head({.hidden = shape.hidden,
                                  .vocab = shape.vocab,
                                  .norm = norm,
                                  .weight_name = tied ? "embed.weight" : "lm_head.weight",
-                                 .init_std = 0.2f});
+                                 .init_std = 0.2f,
+                                 .frozen = shape.lora != nullptr});
   return model;
 }
 
@@ -70,6 +90,9 @@ inline void init_values(const nn::Parameter& param, int64_t begin, std::span<flo
         break;
       case nn::Init::Kind::ones:
         out[i] = float(1 + 0.05 * noise);
+        break;
+      case nn::Init::Kind::uniform:
+        out[i] = float(double(param.init.bound) * noise);
         break;
       case nn::Init::Kind::normal:
         out[i] = float(double(param.init.stddev) * noise);

@@ -1,0 +1,65 @@
+#include "cli/prompts.h"
+
+#include <ctime>
+#include <sstream>
+
+#include "zeno/base/error.h"
+
+namespace zeno::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Prompt parse_line(const std::string& line, const std::string& where) {
+  if (!line.starts_with('{')) return {line, nullptr};
+  Json json;
+  try {
+    json = Json::parse(line);
+  } catch (const Json::exception& error) {
+    fail(ErrorKind::data, "[generate] {}: not valid JSON: {}", where,
+         std::string_view(error.what()).substr(0, 200));
+  }
+  if (json.contains("messages") && json["messages"].is_array()) return {{}, json["messages"]};
+  require(json.contains("prompt") && json["prompt"].is_string(), ErrorKind::data,
+          "[generate] {}: has neither \"prompt\" (a text) nor \"messages\" (a list)", where);
+  return {json["prompt"], nullptr};
+}
+
+}  // namespace
+
+std::vector<Prompt> read_prompts(const Path& file) {
+  std::istringstream lines(read_file(file));
+  std::vector<Prompt> prompts;
+  int64_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (!line.empty()) prompts.push_back(parse_line(line, fmt::format("{}:{}", file.string(), number)));
+  }
+  require(!prompts.empty(), ErrorKind::data, "[generate] {}: has no prompts, expected one per line",
+          file.string());
+  return prompts;
+}
+
+Json conversation(const std::string& system, const std::string& text) {
+  Json messages = Json::array();
+  if (!system.empty()) messages.push_back({{"role", "system"}, {"content", system}});
+  if (!text.empty()) messages.push_back({{"role", "user"}, {"content", text}});
+  return messages;
+}
+
+std::vector<int32_t> PromptEncoder::encode(const Prompt& prompt) {
+  if (!prompt.messages.is_null()) {
+    if (!template_) template_ = data::ChatTemplate::open(folder_, choice_);
+    const std::string text = template_->render_text(
+        prompt.messages, nullptr, {.add_generation_prompt = true, .now = std::time(nullptr)});
+    return tokenizer_.encode(text, {.add_special = false, .parse_special = true});
+  }
+  std::vector<int32_t> tokens = tokenizer_.encode(prompt.text, {.add_special = true, .parse_special = true});
+  // Nothing to continue: start a document.
+  if (tokens.empty() && tokenizer_.bos()) tokens.push_back(*tokenizer_.bos());
+  if (tokens.empty() && tokenizer_.eos()) tokens.push_back(*tokenizer_.eos());
+  return tokens;
+}
+
+}  // namespace zeno::cli

@@ -1,0 +1,70 @@
+// Python's pickle format, as far as tensors and containers need it, and no further: nothing is imported and
+// nothing is called. A file that asks for anything else is refused by the name of what it asked for.
+//
+// Values form a graph that may share nodes and even contain itself, so a Pickle owns all of them. Pure; no
+// thread rule.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "zeno/base/dtype.h"
+
+namespace zeno::checkpoint {
+
+struct PickleNode;
+using PickleValue = PickleNode*;  // a view into its Pickle
+
+struct PickleNone {};
+// A name of a module: torch.float32, or a class.
+struct PickleName {
+  std::string name;
+};
+struct PickleList {
+  std::vector<PickleValue> items;  // list, tuple, torch.Size or set
+};
+struct PickleDict {
+  std::vector<std::pair<PickleValue, PickleValue>> items;  // in order
+};
+// Elements of a storage that lies in the archive beside the pickle, strided.
+struct PickleTensor {
+  std::string storage;  // name of the archive's entry below data/
+  DType dtype = DType::f32;
+  int64_t offset = 0;  // elements
+  std::vector<int64_t> shape, stride;
+};
+// An object of a class that is known to be plain data: its fields, or what it was made from.
+struct PickleObject {
+  std::string type;
+  PickleValue state = nullptr;
+};
+
+struct PickleNode {
+  std::variant<PickleNone, bool, int64_t, double, std::string, PickleName, PickleList, PickleDict,
+               PickleTensor, PickleObject>
+      value;
+
+  const PickleDict* dict() const { return std::get_if<PickleDict>(&value); }
+  const PickleList* list() const { return std::get_if<PickleList>(&value); }
+  const PickleTensor* tensor() const { return std::get_if<PickleTensor>(&value); }
+  const PickleObject* object() const { return std::get_if<PickleObject>(&value); }
+  const std::string* text() const { return std::get_if<std::string>(&value); }
+  const int64_t* integer() const { return std::get_if<int64_t>(&value); }
+  // Value of a text key of a dict, or of an object's fields; null when there is none.
+  const PickleNode* find(std::string_view key) const;
+};
+
+struct Pickle {
+  std::deque<PickleNode> nodes;  // a deque: nodes keep their address
+  const PickleNode* root = nullptr;
+};
+
+// Error(data) starting with `where` for anything that is not a well-formed pickle of allowed things.
+Pickle parse_pickle(std::string_view bytes, std::string_view where);
+
+}  // namespace zeno::checkpoint
