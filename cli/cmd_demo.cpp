@@ -102,6 +102,7 @@ train::ParsedConfig config_of(const DemoFlags& flags, int stage) {
       {"zeno.steps", std::to_string(flags.steps), "--steps"},
       {"zeno.seq_len", std::to_string(kSequence), "--seq-len"},
       {"zero_optimization.stage", std::to_string(stage), "--stage"},
+      {"zero_optimization.stage3_param_persistence_threshold", "0", "config"},
       {"train_micro_batch_size_per_gpu", "8", "--micro-batch"},
       {"gradient_accumulation_steps", "1", "--grad-accum"},
       {"scheduler.type", "cosine", "--schedule"},

@@ -7,8 +7,10 @@
 #include "cli/commands.h"
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
+#include "zeno/checkpoint/state_file.h"
 #include "zeno/model/adapter_config.h"
 #include "zeno/model/export.h"
+#include "zeno/train/resume.h"
 
 namespace zeno::cli {
 namespace {
@@ -38,6 +40,15 @@ bool is_adapter(const Path& folder) {
   return file_exists(folder / "adapter_config.json") && !file_exists(folder / "config.json");
 }
 
+// A checkpoint knows the folder its run started from, which has config and tokenizer.
+void set_checkpoint(const ExportFlags& flags, model::FolderExport& options) {
+  options.checkpoint = flags.source;
+  options.source = flags.base.empty() ? Path(train::base_model_of(flags.source)) : Path(flags.base);
+  require(file_exists(options.source / "config.json"), ErrorKind::usage,
+          "[export] {}: the run started from {}, where there is no config.json; name the folder with --base",
+          flags.source, options.source.string());
+}
+
 void run(const ExportFlags& flags) {
   model::FolderExport options{.source = flags.source,
                               .adapter = {},
@@ -54,7 +65,10 @@ void run(const ExportFlags& flags) {
       flags.merge || !is_adapter(flags.source), ErrorKind::usage,
       "[export] {}: is an adapter, expected a model folder; merge it into its model with --merge --base DIR",
       flags.source);
-  require(flags.merge || flags.base.empty(), ErrorKind::usage, "[export] --base: is for --merge only");
+  const bool is_checkpoint = file_exists(Path(flags.source) / checkpoint::kManifestName);
+  require(flags.merge || is_checkpoint || flags.base.empty(), ErrorKind::usage,
+          "[export] --base: is for --merge and for checkpoints only");
+  if (is_checkpoint) set_checkpoint(flags, options);
   if (flags.merge) {
     options.adapter = flags.source;
     options.source = flags.base.empty() ? model::load_adapter_config(flags.source).base_model : flags.base;
@@ -71,13 +85,15 @@ void run(const ExportFlags& flags) {
 void add_export(CLI::App& app) {
   CLI::App* command = app.add_subcommand("export", "write a model folder that transformers opens");
   auto flags = std::make_shared<ExportFlags>();
-  command->add_option("source", flags->source, "a model folder; with --merge, an adapter folder")->required();
+  command
+      ->add_option("source", flags->source, "a model folder or a checkpoint; with --merge, an adapter folder")
+      ->required();
   command->add_option("out", flags->out, "the new folder")->required();
   command->add_option("--dtype", flags->dtype, "of the weights: fp32, bf16 or fp16; default: as they are");
   command->add_option("--max-shard-size", flags->max_shard_size,
                       "cut weights into files of at most this; 5GB");
   command->add_flag("--merge", flags->merge, "merge the adapter into its model");
-  command->add_option("--base", flags->base, "with --merge: the model; default: as the adapter names it");
+  command->add_option("--base", flags->base, "of an adapter or checkpoint: the model; default: as it says");
   command->add_flag("--overwrite", flags->overwrite, "replace a model that is already there");
   command->callback([flags] { run(*flags); });
 }

@@ -22,7 +22,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct GenerateFlags {
-  std::string model, adapter, prompt_file, system, chat_template, device = "auto", dtype;
+  std::string model, adapter, prompt_file, system, chat_template, chat_date, device = "auto", dtype;
   std::vector<std::string> prompts, stops;
   bool chat = false, greedy = false;
   int64_t max_new_tokens = 256, context = 0, batch = 8;
@@ -70,7 +70,9 @@ Device device_of(const std::string& name) {
 class Session {
  public:
   explicit Session(const GenerateFlags& flags)
-      : flags_(flags), encoder_(flags.model, flags.chat_template), tokenizer_(encoder_.tokenizer()) {
+      : flags_(flags),
+        encoder_(flags.model, flags.chat_template, flags.chat_date),
+        tokenizer_(encoder_.tokenizer()) {
     options_.sampling = sampling_of(flags);
     options_.max_new_tokens = flags.max_new_tokens;
     options_.vocab = tokenizer_.vocab_size();
@@ -240,6 +242,8 @@ void add_generate(CLI::App& app) {
   command->add_flag("--chat", flags->chat, "use the chat template; without a prompt: talk to the model");
   command->add_option("--chat-template", flags->chat_template,
                       "a preset or a .jinja file; default: the folder's own");
+  command->add_option("--chat-date", flags->chat_date,
+                      "YYYY-MM-DD for templates that ask for the date; default: today");
   command->add_option("--system", flags->system, "with --chat: the system message");
   command->add_option("--max-new-tokens", flags->max_new_tokens, "at most so many, 256");
   command->add_option("--temperature", flags->temperature, "0: the most likely token always");

@@ -5,6 +5,8 @@
 
 #include "cli/commands.h"
 #include "zeno/base/error.h"
+#include "zeno/checkpoint/checkpoint.h"
+#include "zeno/checkpoint/state_file.h"
 #include "zeno/device/ledger.h"
 #include "zeno/model/layers.h"
 #include "zeno/model/weights.h"
@@ -12,10 +14,42 @@
 namespace zeno::cli {
 namespace {
 
+// A checkpoint: what it holds, then every byte of it.
+void show_checkpoint(const Path& path) {
+  const checkpoint::Checkpoint found = checkpoint::Checkpoint::open(path);
+  const checkpoint::Manifest& manifest = found.manifest();
+  int64_t elements = 0;
+  uint64_t bytes = 0;
+  for (const checkpoint::StateTensor& tensor : manifest.tensors) {
+    fmt::print("{:<36} {:>8} × {:<8}\n", tensor.name, tensor.rows, tensor.cols);
+    elements += tensor.count();
+  }
+  for (const checkpoint::StateFile& file : manifest.files) {
+    fmt::print("{}: {} extents, {}\n", file.name, file.extents.size(), format_bytes(file.bytes));
+    bytes += file.bytes;
+  }
+  for (const checkpoint::StateKind& state : manifest.states)
+    fmt::print("{} in {}\n", state.name, name_of(state.dtype));
+  fmt::print("checkpoint of step {}, written by {} ranks: {} trained parameters, {}\n", manifest.step,
+             manifest.world, elements, format_bytes(bytes));
+  const std::vector<std::string> damage = found.verify();
+  for (const std::string& line : damage) fmt::print("{}\n", line);
+  if (damage.empty()) {
+    fmt::print("every checksum is right\n");
+    return;
+  }
+  std::string older = "there is no older checkpoint beside it";
+  for (const Path& other : checkpoint::list_checkpoints(path.parent_path())) {
+    if (checkpoint::step_of(other.filename().string()) >= manifest.step) continue;
+    if (!checkpoint::Checkpoint::open(other).verify().empty()) continue;
+    older = fmt::format("{} is whole", other.string());
+    break;
+  }
+  fail(ErrorKind::data, "[inspect] {}: {} damaged extents; {}", path.string(), damage.size(), older);
+}
+
 // A model folder: opens and checks everything that training would read.
-void run(const std::string& path) {
-  require(std::filesystem::is_directory(path), ErrorKind::usage, "[inspect] {}: expected a model folder",
-          path);
+void show_model(const std::string& path) {
   const model::ModelConfig config = model::load_config(path);
   const nn::LayerList layers = model::build_layers(config, std::min<int64_t>(config.max_positions, 1024));
   const std::vector<nn::Parameter> table = model::parameter_table(layers);
@@ -36,13 +70,20 @@ void run(const std::string& path) {
              config.vocab, total, name_of(config.dtype), format_bytes(size_t(total) * size_of(config.dtype)));
 }
 
+void run(const std::string& path) {
+  require(std::filesystem::is_directory(path), ErrorKind::usage,
+          "[inspect] {}: expected the folder of a model or of a checkpoint", path);
+  if (file_exists(Path(path) / checkpoint::kManifestName)) return show_checkpoint(path);
+  show_model(path);
+}
+
 }  // namespace
 
 void add_inspect(CLI::App& app) {
   CLI::App* command =
-      app.add_subcommand("inspect", "what a model folder holds; reads and checks every weight");
+      app.add_subcommand("inspect", "what a model folder or a checkpoint holds; reads and checks every byte");
   auto path = std::make_shared<std::string>();
-  command->add_option("path", *path, "model folder")->required();
+  command->add_option("path", *path, "folder of a model or of a checkpoint")->required();
   command->callback([path] { run(*path); });
 }
 

@@ -22,7 +22,15 @@ int main(int argc, char** argv) {
     return 0;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
-    zeno::log_error("{}; see `zeno --help`", error.what());
+    std::string command = "zeno", unknown;
+    for (const CLI::App* used : app.get_subcommands()) {
+      command += " " + used->get_name();
+      for (const std::string& word : used->remaining()) {
+        if (unknown.empty() && word.starts_with('-')) unknown = word;
+      }
+    }
+    const bool extras = error.get_exit_code() == int(CLI::ExitCodes::ExtrasError) && !unknown.empty();
+    zeno::log_error("{}; see `{} --help`", extras ? "unknown flag " + unknown : error.what(), command);
     return zeno::exit_code(zeno::ErrorKind::usage);
   } catch (const zeno::Error& error) {
     zeno::log_error("{}", error.what());

@@ -4,6 +4,8 @@
 #include <sstream>
 
 #include "zeno/base/error.h"
+#include "zeno/data/chat/chat_date.h"
+#include "zeno/data/dataset/special_guard.h"
 
 namespace zeno::cli {
 namespace {
@@ -48,11 +50,21 @@ Json conversation(const std::string& system, const std::string& text) {
   return messages;
 }
 
+PromptEncoder::PromptEncoder(Path folder, std::string choice, const std::string& date)
+    : folder_(std::move(folder)),
+      choice_(std::move(choice)),
+      now_(date.empty() ? int64_t(std::time(nullptr)) : data::parse_chat_date(date)),
+      tokenizer_(data::Tokenizer::open(folder_)) {}
+
 std::vector<int32_t> PromptEncoder::encode(const Prompt& prompt) {
   if (!prompt.messages.is_null()) {
     if (!template_) template_ = data::ChatTemplate::open(folder_, choice_);
-    const std::string text = template_->render_text(
-        prompt.messages, nullptr, {.add_generation_prompt = true, .now = std::time(nullptr)});
+    // As in training: what a user writes is text, whatever it says.
+    nlohmann::ordered_json messages = prompt.messages;
+    const bool guarded = data::SpecialGuard(tokenizer_).protect(messages);
+    const std::string text =
+        template_->render_text(messages, nullptr, {.add_generation_prompt = true, .now = now_});
+    if (guarded) return data::encode_guarded(tokenizer_, data::SpecialGuard::remove(text, {})).ids;
     return tokenizer_.encode(text, {.add_special = false, .parse_special = true});
   }
   std::vector<int32_t> tokens = tokenizer_.encode(prompt.text, {.add_special = true, .parse_special = true});

@@ -6,8 +6,27 @@
 #include "zeno/train/config_keys.h"
 
 namespace zeno::cli {
+namespace {
+
+// As a shell takes it for one word.
+std::string shell_word(const std::string& text) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=,+@%";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
+  std::string quoted = "'";
+  for (const char c : text) {
+    if (c == '\'')
+      quoted += "'\\''";
+    else
+      quoted += c;
+  }
+  return quoted + "'";
+}
+
+}  // namespace
 
 void RunFlags::add_to(CLI::App& app) {
+  name_ = app.get_name();
   app.add_option("--config", config, "DeepSpeed JSON (or base64 of one); flags win over it");
   for (const train::ConfigKey& key : train::config_keys()) {
     if (key.flag.empty()) continue;
@@ -34,7 +53,19 @@ train::ParsedConfig RunFlags::parse() const {
   train::ParsedConfig parsed = train::load_config(config, overrides);
   for (const std::string& warning : parsed.warnings) log_warning("{}", warning);
   for (const std::string& note : parsed.notes) log_info("note: {}", note);
+  parsed.command = command();
   return parsed;
+}
+
+std::string RunFlags::command() const {
+  std::string text = "zeno " + name_;
+  if (!config.empty()) text += " --config " + shell_word(config);
+  for (const train::FlagOverride& flag : overrides) {
+    text += " " + flag.flag;
+    const train::ConfigKey* key = train::find_key(flag.key);
+    if (key == nullptr || key->type != train::KeyType::boolean) text += " " + shell_word(flag.value);
+  }
+  return text;
 }
 
 }  // namespace zeno::cli

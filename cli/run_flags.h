@@ -13,13 +13,19 @@ class App;
 
 namespace zeno::cli {
 
-struct RunFlags {
+class RunFlags {
+ public:
   std::string config;                          // --config
-  std::vector<train::FlagOverride> overrides;  // in the order given
+  std::vector<train::FlagOverride> overrides;  // in the order of the table
 
   void add_to(CLI::App& app);
   // Reads the config file, applies the flags and logs warnings and notes.
   train::ParsedConfig parse() const;
+
+ private:
+  std::string command() const;
+
+  std::string name_;  // of the command
 };
 
 }  // namespace zeno::cli

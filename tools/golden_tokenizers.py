@@ -192,13 +192,14 @@ def double_array(entries):
         for i in range(len(key)):
             children.setdefault(key[:i], set()).add(key[i])
         children.setdefault(key, set()).add(0)
-    units, used = [0] * 256, {0}
+    units, used, bases = [0] * 256, {0}, set()
 
     def place(prefix, at):
         labels = sorted(children[prefix])
         base = 1
-        while any((base ^ c) in used for c in labels) or base ^ at >= 1 << 21:
+        while base in bases or any((base ^ c) in used for c in labels):
             base += 1
+        bases.add(base)
         while base + 256 > len(units):
             units.extend([0] * 256)
         used.update(base ^ c for c in labels)

@@ -172,7 +172,7 @@ TEST_F(Cli, UsageErrorsAreTwo) {
                  {"overlap_com", "overlap_comm", "a.json:1"});
   const auto broken = dir_.write("b.json", "{\"zero_optimization\": ");
   expect_failure(train("--config " + broken.string() + " --out " + path("o")), 2, {"b.json:1"});
-  expect_failure(train("--save-every 5 --out " + path("o")), 2, {"save"});
+  expect_failure(train("--save-every -5 --out " + path("o")), 2, {"save"});
 }
 
 TEST_F(Cli, MalformedModelsAreThree) {

@@ -53,6 +53,7 @@ TEST(Cache, IsBuiltOncePerContent) {
   changed([](DatasetSpec& s) { s.max_samples = 3; });
   changed([](DatasetSpec& s) { s.vocab_size = 300; });
   changed([](DatasetSpec& s) { s.template_extra = "{}"; });
+  changed([](DatasetSpec& s) { s.chat_date = "2025-01-31"; });
   changed([](DatasetSpec& s) { s.skip_bad_lines = true; });
   changed([&](DatasetSpec&) {
     folder.write("model/chat_template.jinja", test::kChatTemplate + std::string(" "));

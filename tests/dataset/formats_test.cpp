@@ -55,6 +55,21 @@ TEST(Messages, PartsAreJoinedAndOtherNamesRead) {
       (Texts{"{user\nab}\n{assistant\n[c}]\n"}));
 }
 
+TEST(Messages, TemplatesAreToldTheDate) {
+  const DatasetFolder folder;
+  folder.write("model/chat_template.jinja",
+               "{{ strftime_now('%d %b %Y') }}\n{% for m in messages %}{{ m.content }}}{% endfor %}");
+  DatasetSpec spec =
+      folder.spec({folder.write("a.jsonl", R"({"messages": [{"role": "assistant", "content": "A"}]})")});
+  expect_error(ErrorKind::data, {"a.jsonl:1", "--chat-date"}, [&] { folder.open(spec); });
+  spec.chat_date = "2024-02-29";
+  EXPECT_EQ(test::marked_texts(folder.open(spec)), Texts{"29 Feb 2024\n[A}]"});
+  for (const char* bad : {"2023-02-29", "29.2.2024", "2024-2-29", "today", "2024-02-29 "}) {
+    spec.chat_date = bad;
+    expect_error(ErrorKind::usage, {"--chat-date", bad, "YYYY-MM-DD"}, [&] { folder.open(spec); });
+  }
+}
+
 TEST(Messages, UsersCannotEndTheirTurn) {
   EXPECT_EQ(
       read(
@@ -188,7 +203,7 @@ TEST(Records, WithNothingToLearnAreLeftOut) {
                  "\n"
                  R"({"messages": [{"role": "assistant", "content": "b"}]})"),
             Texts{"{assistant\n[b}]\n"});
-  expect_error(ErrorKind::data, {"nothing to learn"},
+  expect_error(ErrorKind::data, {"a.jsonl", "nothing to learn", "assistant"},
                [] { read(R"({"messages": [{"role": "user", "content": "a"}]})"); });
 }
 

@@ -63,5 +63,24 @@ TEST_F(RunDataTest, EveryRankGetsTheReasonOfAFailure) {
   EXPECT_EQ(told, 3);
 }
 
+TEST_F(RunDataTest, ProgressIsToldAndMayEndTheBuild) {
+  write(40);
+  std::atomic<int> told = 0;
+  comm::run_thread_ranks(3, {}, [&](comm::World& world) {
+    const auto stop = [](const data::BuildState&) { fail(ErrorKind::usage, "enough"); };
+    try {
+      open_run_data(config_, 257, 32, world, stop);
+    } catch (const Error& error) {
+      told += error.what() == std::string("enough");
+    }
+  });
+  EXPECT_EQ(told, 3);
+  std::atomic<int64_t> samples = 0;
+  comm::run_thread_ranks(3, {}, [&](comm::World& world) {
+    open_run_data(config_, 257, 32, world, [&](const data::BuildState& state) { samples = state.samples; });
+  });
+  EXPECT_EQ(samples, 40);
+}
+
 }  // namespace
 }  // namespace zeno::train

@@ -2,16 +2,13 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <stdlib.h>
-#include <sys/ioctl.h>
-#include <termios.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "tests/support/temp_dir.h"
+#include "tests/support/terminal.h"
 
 namespace zeno::train {
 namespace {
@@ -38,6 +35,15 @@ TEST(ProgressFormat, Rate) {
   EXPECT_EQ(format_rate(1.2e6), "1.20M");
   EXPECT_EQ(format_rate(NAN), "?");
   EXPECT_EQ(format_rate(INFINITY), "?");
+}
+
+TEST(ProgressFormat, Count) {
+  EXPECT_EQ(format_count(0), "0");
+  EXPECT_EQ(format_count(950), "950");
+  EXPECT_EQ(format_count(1234), "1,234");
+  EXPECT_EQ(format_count(123456), "123,456");
+  EXPECT_EQ(format_count(1235814400), "1,235,814,400");
+  EXPECT_EQ(format_count(-123456), "-123,456");
 }
 
 TEST(ProgressFormat, Duration) {
@@ -113,45 +119,8 @@ TEST(Progress, WritesPlainLinesIntoAFile) {
       << text;
 }
 
-// A terminal of our own, so that the drawing can be read back.
-class Terminal {
- public:
-  explicit Terminal(int columns) : master_(::posix_openpt(O_RDWR | O_NOCTTY)) {
-    if (master_ < 0 || ::grantpt(master_) != 0 || ::unlockpt(master_) != 0) return;
-    slave_ = ::open(::ptsname(master_), O_RDWR | O_NOCTTY);
-    termios mode{};
-    ::tcgetattr(slave_, &mode);
-    ::cfmakeraw(&mode);
-    ::tcsetattr(slave_, TCSANOW, &mode);
-    winsize size{};
-    size.ws_col = static_cast<unsigned short>(columns);
-    ::ioctl(slave_, TIOCSWINSZ, &size);
-    ::fcntl(master_, F_SETFL, O_NONBLOCK);
-  }
-  ~Terminal() {
-    ::close(slave_);
-    ::close(master_);
-  }
-  int fd() const { return slave_; }
-  std::string read() const {
-    // The kernel hands bytes on at its leisure: reads until nothing has come for a while.
-    std::string text;
-    char buffer[4096];
-    pollfd ready{master_, POLLIN, 0};
-    while (::poll(&ready, 1, 300) > 0) {
-      const ssize_t n = ::read(master_, buffer, sizeof(buffer));
-      if (n <= 0) break;
-      text.append(buffer, size_t(n));
-    }
-    return text;
-  }
-
- private:
-  int master_, slave_ = -1;
-};
-
 TEST(Progress, RedrawsInATerminalWithoutHurry) {
-  const Terminal terminal(60);
+  const test::Terminal terminal(60);
   if (terminal.fd() < 0) GTEST_SKIP() << "no pseudo-terminals here";
   Progress progress(terminal.fd(), 2000, 1);
   const auto begin = std::chrono::steady_clock::now();

@@ -201,9 +201,9 @@ TEST(Evaluation, AnyRankEndsItForAll) {
     };
     EXPECT_FALSE(engine.evaluate(100, read, [&] { return world.rank() == 1 && rounds == 5; }));
     EXPECT_EQ(rounds, 5);
-    EXPECT_TRUE(engine.submit({&view, 1}, {.last = world.rank() == 1}));
+    EXPECT_TRUE(engine.submit({&view, 1}, {.wishes = {.stop = world.rank() == 1}}).stop);
     EXPECT_EQ(engine.collect().tokens, 0);
-    EXPECT_FALSE(engine.submit({&view, 1}, {}));
+    EXPECT_FALSE(engine.submit({&view, 1}, {}).stop);
     engine.collect();
   });
 }

@@ -16,6 +16,9 @@ void set_log_rank(int rank);
 int log_rank();
 void set_log_level(LogLevel level);
 void log_line(LogLevel level, std::string_view text);
+// Says whether a line on the terminal is being redrawn (progress), and tells what was said before. The next
+// log line begins below it and ends that.
+bool exchange_open_line(bool open);
 
 template <class... Args>
 void log_info(fmt::format_string<Args...> format, Args&&... args) {

@@ -37,9 +37,11 @@ TokenSource TokenSource::open(const DatasetSpec& spec) {
   }
   for (const Path& path : files.token_files) source.add_token_file(path, spec.vocab_size);
   source.finish();
-  require(source.tokens_ > 0, ErrorKind::data,
-          "[data] {}{}: got no tokens, expected some; there is nothing to learn in the data",
-          spec.paths[0].string(), spec.paths.size() > 1 ? ", …" : "");
+  require(
+      source.tokens_ > 0, ErrorKind::data,
+      "[data] {}{}: got nothing to learn, expected samples with a text, a completion or an assistant turn; "
+      "check the file, --data-format and --loss-on",
+      spec.paths[0].string(), spec.paths.size() > 1 ? ", …" : "");
   return source;
 }
 

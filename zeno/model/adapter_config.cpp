@@ -111,6 +111,10 @@ AdapterConfig parse_adapter_config(std::string_view text, std::string_view where
 
 AdapterConfig load_adapter_config(const Path& folder) {
   const Path path = folder / "adapter_config.json";
+  require(
+      file_exists(path), ErrorKind::data,
+      "[adapter] {}: got no such file, expected the folder of an adapter in PEFT's format; check the path",
+      path.string());
   return parse_adapter_config(read_file(path, 1 << 24), path.string());
 }
 

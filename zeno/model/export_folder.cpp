@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "zeno/base/error.h"
+#include "zeno/checkpoint/checkpoint.h"
 #include "zeno/checkpoint/safetensors_folder.h"
 #include "zeno/model/adapter_weights.h"
 #include "zeno/model/export.h"
@@ -30,6 +31,18 @@ void check_out(const FolderExport& options) {
 
 ParameterValues values_of(const FolderExport& options, const std::vector<nn::Parameter>& table) {
   // Shared: std::function wants to copy what it calls.
+  if (!options.checkpoint.empty()) {
+    auto saved =
+        std::make_shared<const checkpoint::Checkpoint>(checkpoint::Checkpoint::open(options.checkpoint));
+    for (const nn::Parameter& p : table) {
+      require(saved->find(p.name) != nullptr, ErrorKind::data,
+              "[export] {}: holds no {}; it is of another model, or of a run that trained adapters only",
+              options.checkpoint.string(), p.name);
+    }
+    return [saved](const auto& p, int64_t begin, int64_t end, float* out) {
+      saved->read("master", p.name, begin, {out, size_t(end - begin)});
+    };
+  }
   if (options.adapter.empty()) {
     auto weights = std::make_shared<const WeightReader>(options.source, table);
     return [weights](const auto& p, int64_t begin, int64_t end, float* out) {

@@ -116,7 +116,9 @@ struct RunConfig {
   bool reproducible = false;   // the same bits at 1, 2, 4 and 8 ranks
   bool deterministic = false;  // GPU: the same bits in every run
   int64_t seed = 42;
-  int64_t save_every = 0;  // 0: at the end only
+  int64_t save_every = 0;  // steps between checkpoints; 0: none
+  int64_t keep_last = 2;   // checkpoints; 0: all
+  int64_t keep_every = 0;  // and those of steps that are a multiple; 0: none
   std::string resume;      // "", "auto" or a folder
   std::string log, trace;
   int64_t steps_per_print = 0;  // 0: about every 5 %
@@ -128,6 +130,7 @@ struct DataConfig {
   DataFormat format = DataFormat::automatic;
   std::string chat_template;   // empty: the folder's; a preset or a file
   std::string template_extra;  // JSON object of further template variables
+  std::string chat_date;       // YYYY-MM-DD that templates are told; empty: none
   LossOn loss_on = LossOn::automatic;
   Packing packing = Packing::automatic;
   TooLong too_long = TooLong::truncate;

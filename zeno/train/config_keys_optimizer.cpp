@@ -69,9 +69,9 @@ void add_foreign_optimizer_params(TableBuilder& table) {
 
 void add_own_schedules(TableBuilder& table) {
   table
-      .key<kSchedule, &ScheduleConfig::warmup>(
-          "warmup_num_steps",
-          "steps of warm-up, or below 1 a part of all; when not given: 1000 for DeepSpeed's schedules, else 0")
+      .key<kSchedule, &ScheduleConfig::warmup>("warmup_num_steps",
+                                               "steps of warm-up, or below 1 a part of all; when not given: "
+                                               "1000 for DeepSpeed's schedules, else 0")
       .range(0, kManySteps)
       .set_flag("--warmup")
       .set_auto("0")

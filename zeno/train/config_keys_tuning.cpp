@@ -21,6 +21,10 @@ void add_data(TableBuilder& table) {
                                                "JSON object of further variables for the chat template")
       .set_flag("--template-extra");
   table
+      .key<kData, &DataConfig::chat_date>(
+          "chat_date", "YYYY-MM-DD for templates that ask for the date; empty: the one they bring themselves")
+      .set_flag("--chat-date");
+  table
       .key<kData, &DataConfig::loss_on>(
           "loss_on", "what is learned; auto: completions, assistant turns, or all of a text")
       .set_flag("--loss-on");

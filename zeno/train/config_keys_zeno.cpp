@@ -74,9 +74,17 @@ void add_run(TableBuilder& table) {
       .set_flag("--ranks");
   table.key<kRun, &RunConfig::device>("device", "where to compute; auto: a GPU when there is one")
       .set_flag("--device");
-  table.key<kRun, &RunConfig::save_every>("save_every", "steps between checkpoints; 0: at the end only")
+  table
+      .key<kRun, &RunConfig::save_every>("save_every",
+                                         "steps between checkpoints, written while training goes on; 0: none")
       .range(0)
       .set_flag("--save-every");
+  table.key<kRun, &RunConfig::keep_last>("keep_last", "keep so many of the newest checkpoints; 0: all")
+      .range(0)
+      .set_flag("--keep-last");
+  table.key<kRun, &RunConfig::keep_every>("keep_every", "and those whose step is a multiple of this; 0: none")
+      .range(0)
+      .set_flag("--keep-every");
   table.key<kRun, &RunConfig::resume>("resume", "auto, or a checkpoint folder").set_flag("--resume");
   table
       .key<kRun, &RunConfig::cache>("cache",

@@ -31,6 +31,7 @@ struct ParsedConfig {
   std::vector<std::string> notes;     // keys that were accepted and change nothing, and why
   std::map<std::string, ValueOrigin, std::less<>> origins;  // by key; a key not here has its default
   bool from_file = false;
+  std::string command;  // that asks for this, for reports; empty where there was none
 
   bool given(std::string_view key) const;  // by the file or a flag
   bool is_auto(std::string_view key) const;

@@ -1,6 +1,7 @@
 #include "zeno/train/csv_file.h"
 
 #include <fmt/format.h>
+#include <charconv>
 
 #include <cmath>
 #include <iterator>
@@ -62,6 +63,20 @@ std::string cells(const Column<Record> (&columns)[N], const Record& record) {
   return line;
 }
 
+// Rows whose step, the first cell, is done.
+std::vector<std::string> rows_up_to(const Path& path, int64_t done) {
+  std::vector<std::string> rows;
+  if (done == 0 || !file_exists(path)) return rows;
+  const std::string text = read_file(path);
+  for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const std::string row = text.substr(begin, end - begin);
+    int64_t step = 0;
+    const auto [stop, error] = std::from_chars(row.data(), row.data() + row.size(), step);
+    if (error == std::errc() && step <= done) rows.push_back(row);
+  }
+  return rows;
+}
+
 }  // namespace
 
 std::string csv_cell(std::string_view text) {
@@ -91,7 +106,12 @@ std::string to_csv(const EvalRecord& record) {
                      std::string(std::size(kStepColumns), ','), cells(kEvalColumns, record));
 }
 
-CsvFile::CsvFile(const Path& path) : file_(File::create(path)) { write_line(csv_header()); }
+CsvFile::CsvFile(const Path& path, int64_t done) : CsvFile(path, rows_up_to(path, done)) {}
+
+CsvFile::CsvFile(const Path& path, const std::vector<std::string>& kept) : file_(File::create(path)) {
+  write_line(csv_header());
+  for (const std::string& row : kept) write_line(row);
+}
 
 void CsvFile::write_line(std::string line) {
   line += '\n';

@@ -7,6 +7,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "zeno/base/file.h"
 #include "zeno/train/metrics.h"
@@ -22,7 +23,8 @@ std::string csv_cell(std::string_view text);
 
 class CsvFile {
  public:
-  explicit CsvFile(const Path& path);  // begins a new file with its header
+  // Begins a new file with its header; after `done` steps goes on with the rows about these.
+  explicit CsvFile(const Path& path, int64_t done = 0);
 
   template <class Record>
   void append(const Record& record) {
@@ -30,6 +32,7 @@ class CsvFile {
   }
 
  private:
+  CsvFile(const Path& path, const std::vector<std::string>& kept);
   void write_line(std::string line);
 
   File file_;

@@ -25,14 +25,17 @@ data::DatasetSpec spec_of(const TrainConfig& config, const std::vector<std::stri
           .loss_on = config.data.loss_on,
           .chat_template = config.data.chat_template,
           .template_extra = config.data.template_extra,
+          .chat_date = config.data.chat_date,
           .skip_bad_lines = config.data.skip_bad_lines};
 }
 
 // Builds datasets on a thread, so that its rank can go on answering the others.
 class BackgroundBuild {
  public:
-  explicit BackgroundBuild(std::vector<data::DatasetSpec> specs)
-      : specs_(std::move(specs)), thread_([this, rank = log_rank()] { run(rank); }) {}
+  BackgroundBuild(std::vector<data::DatasetSpec> specs, data::BuildProgress progress)
+      : specs_(std::move(specs)),
+        progress_(std::move(progress)),
+        thread_([this, rank = log_rank()] { run(rank); }) {}
   ~BackgroundBuild() {
     cancel();
     thread_.join();
@@ -43,10 +46,6 @@ class BackgroundBuild {
   bool wait(std::chrono::milliseconds moment) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, moment, [&] { return done_; });
-  }
-  data::BuildState state() {
-    const std::scoped_lock lock(mutex_);
-    return state_;
   }
   void cancel() {
     const std::scoped_lock lock(mutex_);
@@ -72,15 +71,17 @@ class BackgroundBuild {
     changed_.notify_all();
   }
   void report(const data::BuildState& state) {
-    const std::scoped_lock lock(mutex_);
-    require(!cancelled_, ErrorKind::usage, "[data] building the dataset was cancelled");
-    state_ = state;
+    {
+      const std::scoped_lock lock(mutex_);
+      require(!cancelled_, ErrorKind::usage, "[data] building the dataset was cancelled");
+    }
+    if (progress_) progress_(state);
   }
 
   std::vector<data::DatasetSpec> specs_;
+  data::BuildProgress progress_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  data::BuildState state_;
   std::exception_ptr error_;
   bool done_ = false, cancelled_ = false;
   std::thread thread_;  // last: starts when everything else exists
@@ -104,29 +105,19 @@ std::string failure_text(const std::exception_ptr& error) {
 void prepare_together(comm::World& world, const std::vector<data::DatasetSpec>& specs,
                       const data::BuildProgress& progress) {
   std::optional<BackgroundBuild> build;
-  if (world.local_rank() == 0) build.emplace(specs);
-  std::exception_ptr own_error;
+  if (world.local_rank() == 0) build.emplace(specs, progress);
   for (bool busy = true; busy;) {
-    std::string mine{kDone};
-    if (build && !own_error && !build->wait(std::chrono::milliseconds(200))) {
-      mine = kBusy;
-      try {
-        if (progress) progress(build->state());
-      } catch (...) {
-        own_error = std::current_exception();
-      }
-    }
-    if (build && mine[0] == kDone && !own_error) own_error = build->error();
-    if (own_error) mine = failure_text(own_error);
-    busy = false;
+    const bool done = !build || build->wait(std::chrono::milliseconds(200));
+    const std::exception_ptr error = build && done ? build->error() : nullptr;
+    const std::string mine = error ? failure_text(error) : std::string{done ? kDone : kBusy};
     const std::vector<std::string> all = world.exchange(mine);
-    if (own_error) std::rethrow_exception(own_error);
+    if (error) std::rethrow_exception(error);
+    busy = false;
     for (const std::string& theirs : all) {
       busy = busy || theirs[0] == kBusy;
       if (theirs[0] == kFailed) throw Error(ErrorKind(theirs[1]), theirs.substr(2));
     }
   }
-  if (build && progress) progress(build->state());
 }
 
 data::LoaderOptions loader_options(const TrainConfig& config, int64_t vocab_size, const comm::World& world,

@@ -38,8 +38,9 @@ class RunData {
   std::unique_ptr<data::Loader> train_, evaluation_;
 };
 
-// Collective. One rank of each host builds what is not in the cache (and calls `progress`, which may throw to
-// cancel) while the others wait; then every rank maps it. Needs the resolved batch config.
+// Collective. One rank of each host builds what is not in the cache while the others wait; then every rank
+// maps it. The thread that builds calls `progress`, which may throw to cancel. Needs the resolved batch
+// config.
 RunData open_run_data(const TrainConfig& config, int64_t vocab_size, int64_t seq_len, comm::World& world,
                       const data::BuildProgress& progress = {});
 

@@ -11,15 +11,15 @@ double EarlyStopping::score(const Evaluation& evaluation) const {
 bool EarlyStopping::add(const Evaluation& evaluation) {
   const bool finite = std::isfinite(evaluation.loss);
   const double now = score(evaluation);
-  const bool better = finite && (!best_ || now > score(*best_));
+  const bool better = finite && (!state_.best || now > score(*state_.best));
   // Many small improvements that add up to more than delta count as one.
-  if (finite && (!best_ || now > reference_ + config_.early_stopping_delta)) {
-    reference_ = now;
-    waited_ = 0;
+  if (finite && (!state_.best || now > state_.reference + config_.early_stopping_delta)) {
+    state_.reference = now;
+    state_.waited = 0;
   } else {
-    ++waited_;
+    ++state_.waited;
   }
-  if (better) best_ = evaluation;
+  if (better) state_.best = evaluation;
   return better;
 }
 

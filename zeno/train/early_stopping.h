@@ -16,21 +16,29 @@ struct Evaluation {
 
 class EarlyStopping {
  public:
+  // Everything a checkpoint has to keep.
+  struct State {
+    std::optional<Evaluation> best;
+    double reference = 0;  // the score that an improvement has to beat by delta
+    int64_t waited = 0;    // evaluations since then
+  };
+
   explicit EarlyStopping(const EvalConfig& config) : config_(config) {}
 
   // True: better than all before. A loss that is not finite never is.
   bool add(const Evaluation& evaluation);
   // As many evaluations in a row as the config allows have brought no improvement of more than its delta.
-  bool give_up() const { return config_.early_stopping > 0 && waited_ >= config_.early_stopping; }
-  const std::optional<Evaluation>& best() const { return best_; }
+  bool give_up() const { return config_.early_stopping > 0 && state_.waited >= config_.early_stopping; }
+  const std::optional<Evaluation>& best() const { return state_.best; }
+
+  const State& state() const { return state_; }
+  void restore(const State& state) { state_ = state; }
 
  private:
   double score(const Evaluation& evaluation) const;  // higher is better
 
   EvalConfig config_;
-  std::optional<Evaluation> best_;
-  double reference_ = 0;  // the score that an improvement has to beat by delta
-  int64_t waited_ = 0;    // evaluations since then
+  State state_;
 };
 
 }  // namespace zeno::train

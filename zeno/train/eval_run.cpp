@@ -4,6 +4,7 @@
 
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
+#include "zeno/train/build_progress.h"
 #include "zeno/train/config_resolve.h"
 #include "zeno/train/dataset_options.h"
 #include "zeno/train/evaluation.h"
@@ -17,6 +18,7 @@ namespace {
 EvalRecord evaluate_rank(ParsedConfig parsed, comm::World& world) {
   set_log_rank(world.rank());
   TrainConfig& config = parsed.config;
+  require(!config.run.model.empty(), ErrorKind::usage, "[eval] no model: give --model DIR");
   const model::ModelConfig model = model::load_config(config.run.model);
   config.data.shuffle = false;
   config.data.neftune_alpha = 0;
@@ -25,7 +27,7 @@ EvalRecord evaluate_rank(ParsedConfig parsed, comm::World& world) {
   resolve_batch(parsed, world.size());
   resolve_model(parsed, model.hidden, model.layers);
   const int64_t seq = sequence_length(config.run, model.max_positions);
-  const RunData data = open_run_data(config, model.vocab, seq, world);
+  const RunData data = open_run_data(config, model.vocab, seq, world, build_progress(world.rank()));
   const RunEngine run = make_engine(config, model, seq, world, false);
   const std::optional<EvalRecord> record = evaluate(*run.engine, data.train());
   ensure(record.has_value(), "[eval] the evaluation was stopped, but nobody asked for it");

@@ -12,16 +12,6 @@
 #include "zeno/train/trainer.h"
 
 namespace zeno::train {
-namespace {
-
-// Flags of parts that are not built yet are refused, never ignored.
-void refuse_missing_parts(const RunConfig& run) {
-  require(run.save_every == 0 && run.resume.empty(), ErrorKind::usage,
-          "[train] --save-every and --resume: checkpoints are not part of this version; leave them out, the "
-          "model is saved at the end");
-}
-
-}  // namespace
 
 // In the home of the account, as the system knows it: the environment is for launchers.
 void set_folders(RunConfig& run) {
@@ -52,7 +42,6 @@ void run_ranks(const RunConfig& run, bool catch_signals, const std::function<voi
 
 RunSummary train(ParsedConfig parsed) {
   set_folders(parsed.config.run);
-  refuse_missing_parts(parsed.config.run);
   RunSummary summary;
   std::mutex mutex;
   run_ranks(parsed.config.run, true, [&](comm::World& world) {

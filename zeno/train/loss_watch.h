@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <utility>
 
 #include "zeno/train/config.h"
 
@@ -13,6 +14,12 @@ namespace zeno::train {
 class LossWatch {
  public:
   enum class Verdict { good, not_finite, spike };
+
+  // Everything a checkpoint has to keep.
+  struct State {
+    std::deque<double> recent;  // good losses
+    int64_t bad = 0;            // in a row
+  };
 
   // `overflows_are_normal`: fp16 with a loss scale, where a skipped step with a finite loss is part of the
   // search for the scale.
@@ -24,8 +31,11 @@ class LossWatch {
   // Mean of the last good losses; 0 when there are none.
   double mean() const;
   // As many bad steps in a row as the config allows.
-  bool give_up() const { return config_.max_bad_steps > 0 && bad_ >= config_.max_bad_steps; }
-  int64_t bad_in_a_row() const { return bad_; }
+  bool give_up() const { return config_.max_bad_steps > 0 && state_.bad >= config_.max_bad_steps; }
+  int64_t bad_in_a_row() const { return state_.bad; }
+
+  const State& state() const { return state_; }
+  void restore(State state) { state_ = std::move(state); }
 
  private:
   static constexpr size_t kWarmUp = 10, kWindow = 50;  // good losses before spikes are told; in the mean
@@ -34,8 +44,7 @@ class LossWatch {
 
   WatchConfig config_;
   bool overflows_are_normal_;
-  std::deque<double> recent_;
-  int64_t bad_ = 0;
+  State state_;
 };
 
 }  // namespace zeno::train

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "zeno/base/error.h"
@@ -13,6 +14,20 @@ namespace {
 std::string bad_tensor_fields(const std::optional<BadTensor>& bad) {
   if (!bad) return "";
   return fmt::format(R"("first_bad_tensor":{},"first_bad_rank":{},)", json_string(bad->name), bad->rank);
+}
+
+// Lines about steps that are done; what came after them, and how that run ended, is told anew.
+std::string lines_up_to(const Path& path, int64_t done) {
+  std::string kept;
+  if (done == 0 || !file_exists(path)) return kept;
+  const std::string text = read_file(path);
+  for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const std::string line = text.substr(begin, end - begin + 1);
+    const auto json = nlohmann::json::parse(line, nullptr, false);
+    const bool ours = json.is_object() && json.contains("step") && json["step"].is_number_integer();
+    if (ours && json["step"].get<int64_t>() <= done) kept += line;
+  }
+  return kept;
 }
 
 }  // namespace
@@ -56,7 +71,12 @@ std::string to_json(const DoneRecord& record) {
                      record.stopped_early ? R"(,"stopped_early":true)" : "");
 }
 
-MetricsFile::MetricsFile(const Path& path) : file_(File::create(path)) {}
+MetricsFile::MetricsFile(const Path& path, int64_t done) : MetricsFile(path, lines_up_to(path, done)) {}
+
+MetricsFile::MetricsFile(const Path& path, const std::string& kept) : file_(File::create(path)) {
+  file_.write_at(kept.data(), kept.size(), 0);
+  size_ = kept.size();
+}
 
 void MetricsFile::finish(const DoneRecord& record) {
   write_line(to_json(record));

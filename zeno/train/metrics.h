@@ -75,7 +75,8 @@ std::string to_json(const DoneRecord& record);
 
 class MetricsFile {
  public:
-  explicit MetricsFile(const Path& path);  // begins a new file
+  // Begins a new file; after `done` steps goes on with what the file says about these.
+  explicit MetricsFile(const Path& path, int64_t done = 0);
 
   template <class Record>
   void append(const Record& record) {
@@ -85,6 +86,7 @@ class MetricsFile {
   void finish(const DoneRecord& record);
 
  private:
+  MetricsFile(const Path& path, const std::string& kept);
   void write_line(std::string line);
 
   File file_;

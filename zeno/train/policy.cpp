@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "zeno/base/error.h"
+#include "zeno/base/log.h"
 #include "zeno/device/device.h"
 
 namespace zeno::train {
@@ -40,6 +41,10 @@ OptimizerHyper::Kind kind_of(OptimizerKind kind) {
 
 int64_t sequence_length(const RunConfig& run, int64_t max_positions) {
   constexpr int64_t kPractical = 1024;
+  if (run.seq_len > max_positions && log_rank() <= 0) {
+    log_warning("--seq-len {}: the model was made for sequences up to {}; longer samples are new to it",
+                run.seq_len, max_positions);
+  }
   return run.seq_len > 0 ? run.seq_len : std::min(max_positions, kPractical);
 }
 

@@ -3,12 +3,11 @@
 // thread.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "zeno/train/metrics.h"
+#include "zeno/train/status_line.h"
 
 namespace zeno::train {
 
@@ -21,10 +20,9 @@ struct ProgressState {
 };
 
 std::string format_rate(double per_s);        // 950, 12.3k, 1.20M
+std::string format_count(int64_t count);      // 950, 12,345, 1,200,000
 std::string format_duration(double seconds);  // 0:07, 12:34, 3:04:05, 2d 03:04
 std::string plain_line(const ProgressState& state);
-// At most `width` characters: the bar shrinks first, then fields go, the least needed first; a very narrow
-// line has no bar.
 std::string bar_line(const ProgressState& state, int width);
 // Is `step` (counted from 1) one of those printed to a file? First, last and every `every`; 0: about every 5
 // %.
@@ -33,25 +31,17 @@ bool prints_at(int64_t step, int64_t total, int64_t every);
 class Progress {
  public:
   // `every`: steps between plain lines (steps_per_print), 0 for about every 5 %.
-  Progress(int fd, int64_t total_steps, int64_t every);
-  ~Progress();  // ends a line that is still being redrawn
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
+  Progress(int fd, int64_t total_steps, int64_t every) : line_(fd), total_(total_steps), every_(every) {}
 
-  // After each step. A display that cannot be written is not worth a run: failures are ignored.
+  // After each step.
   void update(const StepRecord& record);
   // Ends the redrawn line, so that other output can follow.
-  void finish();
+  void finish() { line_.finish(); }
 
  private:
-  void draw(const ProgressState& state);
-
-  int fd_;
+  StatusLine line_;
   int64_t total_, every_;
-  bool terminal_;
-  bool line_open_ = false;
   double mean_step_ms_ = 0;
-  std::chrono::steady_clock::time_point last_draw_{};
 };
 
 }  // namespace zeno::train

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <array>
 #include <utility>
 
 #include "zeno/base/log.h"
@@ -35,14 +34,16 @@ std::vector<ReportSetting> settings_of(const ParsedConfig& parsed) {
   return settings;
 }
 
-Reporter::Reporter(const ParsedConfig& parsed, int64_t steps, ReportData data)
+Reporter::Reporter(const ParsedConfig& parsed, int64_t steps, int64_t done, ReportData data)
     : out_(parsed.config.run.out),
       model_(parsed.config.run.model),
-      metrics_(parsed.config.run.log.empty() ? out_ / "metrics.jsonl" : Path(parsed.config.run.log)),
-      csv_(out_ / "metrics.csv"),
+      metrics_(parsed.config.run.log.empty() ? out_ / "metrics.jsonl" : Path(parsed.config.run.log), done),
+      csv_(out_ / "metrics.csv", done),
       tensorboard_(out_ / "tensorboard"),
       progress_(STDERR_FILENO, steps, parsed.config.run.steps_per_print),
-      data_(std::move(data)) {}
+      data_(std::move(data)) {
+  data_.command = parsed.command;
+}
 
 void Reporter::step(const StepRecord& record) {
   metrics_.append(record);
@@ -54,10 +55,8 @@ void Reporter::step(const StepRecord& record) {
 
 void Reporter::evaluation(const EvalRecord& record) {
   metrics_.append(record);
-  const std::array<TensorBoardScalar, 3> scalars{{{"eval/loss", record.loss},
-                                                  {"eval/perplexity", record.perplexity},
-                                                  {"eval/token_accuracy", record.token_accuracy}}};
-  tensorboard_.scalars(record.step, scalars);
+  csv_.append(record);
+  tensorboard_.append(record);
   data_.evals.push_back({record.step, record.loss, record.perplexity, record.token_accuracy});
   progress_.finish();
   log_info(
@@ -100,6 +99,7 @@ void Reporter::finish(const RunSummary& summary, std::vector<RankMemory> memory,
                    .stopped_early = summary.stopped_early});
   data_.memory = std::move(memory);
   data_.timeline = std::move(timeline);
+  data_.timeline.step = summary.steps;
   data_.result = {.status = summary.interrupted     ? "interrupted"
                             : summary.stopped_early ? fmt::format("stopped early at step {}", summary.steps)
                                                     : "finished",

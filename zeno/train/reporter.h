@@ -18,8 +18,9 @@ namespace zeno::train {
 
 class Reporter {
  public:
-  // `data` has what is known before the first step.
-  Reporter(const ParsedConfig& parsed, int64_t steps, ReportData data);
+  // `data` has what is known before the first step. A run that goes on after `done` steps adds to the files
+  // of the one before, from there on.
+  Reporter(const ParsedConfig& parsed, int64_t steps, int64_t done, ReportData data);
 
   void step(const StepRecord& record);
   void evaluation(const EvalRecord& record);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "zeno/base/log.h"
+#include "zeno/checkpoint/manifest.h"
 #include "zeno/kernels/cuda/matmul_plans.h"
 #include "zeno/model/adapter_weights.h"
 #include "zeno/model/layers.h"
@@ -38,6 +39,7 @@ RunEngine make_engine(const TrainConfig& config, const model::ModelConfig& model
   zero::EngineOptions options = engine_options(config, seq_len, device_of(run, world.local_rank()));
   options.policy.trains = trains;
   options.timed = !run.trace.empty();
+  if (trains && run.save_every > 0) options.snapshot_piece = checkpoint::kExtentElements;
   if (config.sparse_gradients && options.device.kind == Device::Kind::cuda) {
     log_warning(
         "sparse_gradients: GPUs reduce whole gradients, which gives the same bits; the key has no effect");

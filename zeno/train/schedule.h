@@ -42,7 +42,7 @@ struct ScheduleConfig {
   ScheduleType type = ScheduleType::constant;
   double lr = 1e-3;         // the optimizer's rate
   int64_t total_steps = 0;  // 0: not known yet
-  double warmup = 0;         // as written: steps, or below 1 a part of all; warmup_steps is what counts
+  double warmup = 0;        // as written: steps, or below 1 a part of all; warmup_steps is what counts
   int64_t warmup_steps = 0;
   double min_ratio = 0;                               // linear, cosine, wsd
   int64_t decay_steps = 0;                            // wsd; 0: a tenth of total_steps

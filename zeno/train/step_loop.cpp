@@ -20,21 +20,21 @@ StepLoop::StepLoop(zero::Engine& engine, comm::World& world, const TrainConfig& 
   late_ = engine.shape().device == Device::Kind::cuda && !scaler_;
 }
 
-bool StepLoop::run(data::Prefetcher& batches, bool stop) {
+zero::Wishes StepLoop::run(data::Prefetcher& batches, zero::Wishes wishes) {
   const Clock::time_point start = Clock::now();
   if (under_way_.empty()) last_ = start;  // nothing runs: evaluation and saving are no part of a step
   const std::vector<data::HostBatch> batch = batches.get();
   const std::chrono::duration<double, std::milli> wait = Clock::now() - start;
   UnderWay step{{.hyper = hyper_after(config_, submitted_ - skipped_),
                  .clip = config_.optimizer.gradient_clipping,
-                 .last = stop},
+                 .wishes = wishes},
                 wait.count()};
   if (scaler_) step.control.loss_scale = scaler_->scale();
-  const bool last = engine_.submit(views_of(batch), step.control);
+  const zero::Wishes agreed = engine_.submit(views_of(batch), step.control);
   if (submitted_++ > 0) wait_s_ += wait.count() / 1000;
   under_way_.push_back(step);
   if (under_way_.size() > (late_ ? 1u : 0u)) collect();
-  return last;
+  return agreed;
 }
 
 void StepLoop::finish() {
@@ -117,6 +117,33 @@ void StepLoop::watch(const zero::StepResult& result, double loss_scale) {
           "[train] {} bad steps in a row, up to step {} (loss {}, recent mean {:.4f}); the last batch: {}; "
           "lower the learning rate, clip gradients or look at that data; nothing was saved over {}",
           watch_.bad_in_a_row(), collected_, result.loss, mean, bad.batch, config_.run.out);
+}
+
+LoopState StepLoop::state() const {
+  ensure(under_way_.empty(), "[train] {} steps are under way, expected none", under_way_.size());
+  LoopState state{.steps = collected_,
+                  .skipped = skipped_,
+                  .tokens = tokens_,
+                  .inputs = inputs_,
+                  .loss = loss_,
+                  .seconds = seconds_,
+                  .wait_s = wait_s_,
+                  .scale = {},
+                  .watch = watch_.state()};
+  if (scaler_) state.scale = scaler_->state();
+  return state;
+}
+
+void StepLoop::restore(const LoopState& state) {
+  submitted_ = collected_ = state.steps;
+  skipped_ = state.skipped;
+  tokens_ = state.tokens;
+  inputs_ = state.inputs;
+  loss_ = state.loss;
+  seconds_ = state.seconds;
+  wait_s_ = state.wait_s;
+  if (scaler_ && state.scale) scaler_->restore(*state.scale);
+  watch_.restore(state.watch);
 }
 
 void StepLoop::add_to(RunSummary& summary) const {

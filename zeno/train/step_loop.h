@@ -12,6 +12,7 @@
 #include "zeno/train/loss_scale.h"
 #include "zeno/train/loss_watch.h"
 #include "zeno/train/reporter.h"
+#include "zeno/train/run_state.h"
 #include "zeno/zero/engine.h"
 
 namespace zeno::train {
@@ -22,13 +23,16 @@ class StepLoop {
   StepLoop(zero::Engine& engine, comm::World& world, const TrainConfig& config, const data::Loader& loader,
            Reporter* reporter);
 
-  // Collective: the next step. True when ranks agreed that it is the last: one of them had `stop`. Throws
+  // Collective: the next step. Returns what ranks agreed on: a wish of one is a wish of all. Throws
   // Error(data) after as many bad steps in a row as the config allows.
-  bool run(data::Prefetcher& batches, bool stop);
+  zero::Wishes run(data::Prefetcher& batches, zero::Wishes wishes);
   // Takes the results that are still under way.
   void finish();
 
   int64_t steps() const { return collected_; }
+  // Between steps, when none is under way.
+  LoopState state() const;
+  void restore(const LoopState& state);
   // What the summary of a run says about its steps.
   void add_to(RunSummary& summary) const;
 

@@ -170,8 +170,8 @@ void Engine::upload(std::span<const MicroBatch> batches, std::optional<int64_t> 
 
 // Ranks tell each other how many tokens count, so that the loss can be normalised before backward, how many
 // embedding rows each will send, and whether they want to go on.
-bool Engine::agree_on_batch(std::span<const MicroBatch> batches, bool last) {
-  int64_t mine[4] = {0, 0, last, 0};
+Wishes Engine::agree_on_batch(std::span<const MicroBatch> batches, Wishes wishes) {
+  int64_t mine[5] = {0, 0, wishes.stop, 0, wishes.save};
   std::vector<int32_t> tokens;
   for (const MicroBatch& batch : batches) {
     mine[0] += int64_t(batch.valid_rows.size());
@@ -184,15 +184,16 @@ bool Engine::agree_on_batch(std::span<const MicroBatch> batches, bool last) {
   agreed_inputs_ = 0;
   std::vector<int64_t> rows;
   for (const std::string& bytes : world_.exchange({reinterpret_cast<const char*>(mine), sizeof(mine)})) {
-    int64_t theirs[4];
+    int64_t theirs[5];
     std::memcpy(theirs, bytes.data(), sizeof(theirs));
     step_.valid_tokens += theirs[0];
     rows.push_back(theirs[1]);
-    last |= theirs[2] != 0;
+    wishes.stop |= theirs[2] != 0;
+    wishes.save |= theirs[4] != 0;
     agreed_inputs_ += theirs[3];
   }
   if (executor_->sparse_rows().active()) executor_->sparse_rows().set_counts(std::move(rows));
-  return last;
+  return wishes;
 }
 
 StepResult Engine::step(std::span<const MicroBatch> batches, const StepControl& control) {
@@ -200,7 +201,7 @@ StepResult Engine::step(std::span<const MicroBatch> batches, const StepControl& 
   return collect();
 }
 
-bool Engine::submit(std::span<const MicroBatch> batches, const StepControl& control) {
+Wishes Engine::submit(std::span<const MicroBatch> batches, const StepControl& control) {
   ensure(policy_.trains, "[engine] got a step, expected evaluations only");
   ensure(int(batches.size()) == policy_.micro_batches, "[engine] got {} micro-batches, expected {}",
          batches.size(), policy_.micro_batches);
@@ -208,7 +209,7 @@ bool Engine::submit(std::span<const MicroBatch> batches, const StepControl& cont
   step_.loss_scale = control.loss_scale;
   step_.clip = control.clip;
   step_.continues = false;
-  const bool last = agree_on_batch(batches, control.last);
+  const Wishes wishes = agree_on_batch(batches, control.wishes);
   upload(batches, control.hyper.step);
   try {
     executor_->launch(step_);
@@ -218,7 +219,7 @@ bool Engine::submit(std::span<const MicroBatch> batches, const StepControl& cont
   }
   under_way_.push_back({step_.valid_tokens, agreed_inputs_, std::nullopt});
   if (shape_.device == Device::Kind::cuda) under_way_.back().traffic = traffic_since_last();
-  return last;
+  return wishes;
 }
 
 comm::Traffic Engine::traffic_since_last() {

@@ -46,11 +46,16 @@ struct MicroBatch {
   int64_t inputs = 0;                   // rows that are no padding; only counted
 };
 
+// What a rank wants to happen after a step; ranks tell each other with the step's exchange.
+struct Wishes {
+  bool stop = false, save = false;
+};
+
 struct StepControl {
   OptimizerHyper hyper;
   double loss_scale = 1;
-  double clip = 0;    // global norm; 0: none
-  bool last = false;  // this rank wants to stop after this step
+  double clip = 0;  // global norm; 0: none
+  Wishes wishes;
 };
 
 struct StepResult {
@@ -85,9 +90,9 @@ class Engine {
 
   // Collective: submit, then collect.
   StepResult step(std::span<const MicroBatch> batches, const StepControl& control);
-  // Collective: queues a step. The batches are copied before it returns. True, on all ranks alike, when any
-  // of them wanted this step to be the last.
-  bool submit(std::span<const MicroBatch> batches, const StepControl& control);
+  // Collective: queues a step. The batches are copied before it returns. Returns, on all ranks alike, what
+  // any of them wished for.
+  Wishes submit(std::span<const MicroBatch> batches, const StepControl& control);
   // Collective: the result of the oldest step that was not collected. At most Executor::kDepth steps may be
   // under way; when there are two, the host prepares one while the device runs the other.
   StepResult collect();
@@ -108,8 +113,8 @@ class Engine {
   // Fills one state of what this rank keeps of all trainable parameters; masters fill the compute copy too.
   void load_state(State state, const ValueReader& read);
 
-  // Begins to copy this rank's masters and moments, as they are after all steps submitted, to host memory. Only
-  // the next update waits for it. The copy before must not be in use any more.
+  // Begins to copy this rank's masters and moments, as they are after all steps submitted, to host memory.
+  // Only the next update waits for it. The copy before must not be in use any more.
   void take_snapshot();
   // Blocks until the copy is complete; from any thread.
   void wait_for_snapshot() const { snapshot_taken_.synchronize(); }
@@ -140,7 +145,7 @@ class Engine {
   // Cut so that what is held on the host for one of them stays small.
   std::vector<Run> runs(State state, int param, int64_t begin, int64_t end, int rank) const;
   void upload(std::span<const MicroBatch> batches, std::optional<int64_t> step = {});
-  bool agree_on_batch(std::span<const MicroBatch> batches, bool last);
+  Wishes agree_on_batch(std::span<const MicroBatch> batches, Wishes wishes);
   StepOutcome wait();
   void name_bad_tensor(StepResult& result);
   void refresh_params(int param, int64_t begin, int64_t end);

@@ -46,7 +46,7 @@ struct ExecutorParts {
   const nn::LayerList& model;
   const UnitTable& units;
   const Policy& policy;
-  const Program& program, &evaluation;
+  const Program &program, &evaluation;
   const StateStore& store;
   nn::BatchShape shape;
   int world = 1;    // ranks

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "zeno/base/error.h"
+#include "zeno/data/chat/chat_date.h"
 #include "zeno/data/chat/chat_template.h"
 #include "zeno/data/dataset/special_guard.h"
 #include "zeno/data/tokenizer.h"
@@ -37,28 +38,13 @@ std::vector<uint8_t> touched(std::span<const TextSpan> tokens, std::span<const T
   return out;
 }
 
-// The stretches between cuts, each by itself: no token reaches over a cut.
-Encoding encode_pieces(const Tokenizer& tokenizer, const GuardedChat& chat) {
-  constexpr EncodeOptions kOptions{.add_special = false, .parse_special = true};
-  if (chat.cuts.empty()) return tokenizer.encode_with_spans(chat.text, kOptions);
-  Encoding all;
-  size_t begin = 0;
-  for (size_t i = 0; i <= chat.cuts.size(); ++i) {
-    const size_t end = i == chat.cuts.size() ? chat.text.size() : chat.cuts[i];
-    const Encoding piece =
-        tokenizer.encode_with_spans(std::string_view(chat.text).substr(begin, end - begin), kOptions);
-    all.ids.insert(all.ids.end(), piece.ids.begin(), piece.ids.end());
-    for (const TextSpan& span : piece.spans) all.spans.push_back({span.begin + begin, span.end + begin});
-    begin = end;
-  }
-  return all;
-}
-
 }  // namespace
 
 struct SampleEncoder::Parts {
   explicit Parts(const DatasetSpec& from) : spec(from) {
     check_extra(spec.template_extra);
+    chat_options.extra = spec.template_extra;
+    if (!spec.chat_date.empty()) chat_options.now = parse_chat_date(spec.chat_date);
     if (Tokenizer::exists(spec.model)) tokenizer = Tokenizer::open(spec.model);
     if (tokenizer) guard = SpecialGuard(*tokenizer);
     has_template = !spec.chat_template.empty() || ChatTemplate::in_folder(spec.model);
@@ -74,7 +60,9 @@ struct SampleEncoder::Parts {
 
   const Tokenizer& need_tokenizer() const {
     require(tokenizer.has_value(), ErrorKind::usage,
-            "[data] {}: got no tokenizer, expected tokenizer.json; text cannot be read without one",
+            "[data] {}: got no tokenizer, expected tokenizer.json, or vocab.json with merges.txt; copy it "
+            "from the "
+            "model's origin",
             spec.model.string());
     return *tokenizer;
   }
@@ -85,10 +73,9 @@ struct SampleEncoder::Parts {
             "[data] {}: got chats and no chat template, expected one in the folder; give --chat-template "
             "chatml, another preset or a .jinja file",
             spec.model.string());
-    const ChatOptions options{.extra = spec.template_extra};
     Json messages = chat.messages;
     const bool guarded = guard.protect(messages);
-    RenderedChat rendered = chat_template->render(messages, chat.tools, options);
+    RenderedChat rendered = chat_template->render(messages, chat.tools, chat_options);
     if (!guarded) return {std::move(rendered.text), std::move(rendered.assistant), {}};
     return SpecialGuard::remove(rendered.text, rendered.assistant);
   }
@@ -120,6 +107,7 @@ struct SampleEncoder::Parts {
   DatasetSpec spec;
   std::optional<Tokenizer> tokenizer;
   SpecialGuard guard;
+  ChatOptions chat_options;
   bool has_template = false;
   std::optional<ChatTemplate> chat_template;
   std::string template_error;  // why there is none, though there should be
@@ -171,7 +159,7 @@ Sample SampleEncoder::encode_chat(const ChatRecord& chat) const {
     std::erase_if(turns, [&](const TextSpan&) { return chat.train[i++] == 0; });
   }
   if (loss_on == LossOn::last && turns.size() > 1) turns.erase(turns.begin(), turns.end() - 1);
-  Encoding encoding = encode_pieces(parts_->need_tokenizer(), rendered);
+  Encoding encoding = encode_guarded(parts_->need_tokenizer(), rendered);
   Sample sample{std::move(encoding.ids), touched(encoding.spans, turns)};
   if (loss_on == LossOn::all) sample.learned.assign(sample.ids.size(), 1);
   return sample;

@@ -52,6 +52,7 @@ DatasetIdentity identify_dataset(const DatasetSpec& spec, const InputFiles& file
                  "format {}, loss on {}, template '{}' {}, vocabulary {}, skip bad lines {}, samples {}\n",
                  int(spec.format), int(spec.loss_on), spec.chat_template, spec.template_extra,
                  spec.vocab_size, spec.skip_bad_lines, spec.max_samples);
+  if (!spec.chat_date.empty()) fmt::format_to(std::back_inserter(text), "chat date {}\n", spec.chat_date);
   return {text, spec.cache / "datasets" / hash_text(text).substr(0, 24)};
 }
 

@@ -29,6 +29,7 @@ struct DatasetSpec {
   LossOn loss_on = LossOn::automatic;
   std::string chat_template;   // empty: the folder's; a preset or a file
   std::string template_extra;  // JSON object of further template variables, or empty
+  std::string chat_date;       // YYYY-MM-DD that templates are told; empty: none
   bool skip_bad_lines = false;
   int64_t max_samples = 0;  // 0: all
 };

@@ -67,4 +67,20 @@ GuardedChat SpecialGuard::remove(std::string_view text, const std::vector<TextSp
   return out;
 }
 
+Encoding encode_guarded(const Tokenizer& tokenizer, const GuardedChat& chat) {
+  constexpr EncodeOptions kOptions{.add_special = false, .parse_special = true};
+  if (chat.cuts.empty()) return tokenizer.encode_with_spans(chat.text, kOptions);
+  Encoding all;
+  size_t begin = 0;
+  for (size_t i = 0; i <= chat.cuts.size(); ++i) {
+    const size_t end = i == chat.cuts.size() ? chat.text.size() : chat.cuts[i];
+    const Encoding piece =
+        tokenizer.encode_with_spans(std::string_view(chat.text).substr(begin, end - begin), kOptions);
+    all.ids.insert(all.ids.end(), piece.ids.begin(), piece.ids.end());
+    for (const TextSpan& span : piece.spans) all.spans.push_back({span.begin + begin, span.end + begin});
+    begin = end;
+  }
+  return all;
+}
+
 }  // namespace zeno::data

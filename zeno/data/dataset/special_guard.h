@@ -1,7 +1,7 @@
 // Keeps what users write from becoming special tokens. A chat template mixes its own "<|im_end|>" with
 // message texts, and the tokenizer cannot tell them apart afterwards: a user who writes that text would end
 // the turn. So such texts get an invisible mark before rendering; afterwards the mark is removed and the
-// tokenizer is not allowed to read across the place. Internal to dataset/. Const calls are safe from any
+// tokenizer is not allowed to read across the place. Const calls are safe from any
 // thread.
 #pragma once
 
@@ -38,5 +38,8 @@ class SpecialGuard {
   bool protect_text(std::string& text) const;
   std::array<std::vector<std::string>, 256> by_first_byte_;  // texts of special tokens
 };
+
+// Tokens of a chat whose marks are out: special tokens across a cut stay text.
+Encoding encode_guarded(const Tokenizer& tokenizer, const GuardedChat& chat);
 
 }  // namespace zeno::data

@@ -96,7 +96,8 @@ Value Evaluator::evaluate_optional(const ExpressionPtr& node) {
 Value Evaluator::name(const Expression& node) const {
   if (const Value* value = scope_->find(node.text)) return *value;
   if (node.text == "strftime_now") {
-    return Value::undefined("strftime_now: the template asks for the date, and none was given for this run");
+    return Value::undefined(
+        "strftime_now: the template asks for the date, and none was given; give --chat-date YYYY-MM-DD");
   }
   return Value::undefined(fmt::format("'{}' is undefined", node.text));
 }

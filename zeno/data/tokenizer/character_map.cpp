@@ -11,6 +11,9 @@
 namespace zeno::data::tokenizer {
 namespace {
 
+// PCRE2 10.42 ends a cluster behind a flag's letter although marks follow.
+constexpr std::string_view kGrapheme =
+    R"([\x{1F1E6}-\x{1F1FF}]{1,2}[\p{Grapheme_Extend}\p{Emoji_Modifier}\p{Mc}\x{200d}]*|\X)";
 constexpr size_t kMaxGraphemeBytes = 6;  // longer ones are looked up character by character
 
 std::string decode_base64(const JsonNode& node) {
@@ -46,7 +49,7 @@ std::string decode_base64(const JsonNode& node) {
 
 class CharacterMap final : public Normalizer {
  public:
-  explicit CharacterMap(const JsonNode& node) : grapheme_(Regex::native("\\X")) {
+  explicit CharacterMap(const JsonNode& node) : grapheme_(Regex::native(kGrapheme)) {
     const std::string bytes = decode_base64(node);
     uint32_t trie_bytes = 0;
     if (bytes.size() >= 4) std::memcpy(&trie_bytes, bytes.data(), 4);

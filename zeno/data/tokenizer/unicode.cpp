@@ -22,6 +22,15 @@ constexpr char32_t kSpaces[][2] = {{0x09, 0x0d},     {0x20, 0x20},     {0x85, 0x
                                    {0x1680, 0x1680}, {0x2000, 0x200a}, {0x2028, 0x2029}, {0x202f, 0x202f},
                                    {0x205f, 0x205f}, {0x3000, 0x3000}};
 
+// Punctuation since Unicode 9, which the library does not know.
+constexpr char32_t kNewPunctuation[][2] = {
+    {0x61d, 0x61d},     {0x9fd, 0x9fd},     {0xa76, 0xa76},     {0xc77, 0xc77},     {0xc84, 0xc84},
+    {0x1b7d, 0x1b7e},   {0x2e43, 0x2e4f},   {0x2e52, 0x2e5d},   {0x10ead, 0x10ead}, {0x10f55, 0x10f59},
+    {0x10f86, 0x10f89}, {0x1144b, 0x1144f}, {0x1145a, 0x1145b}, {0x1145d, 0x1145d}, {0x11660, 0x1166c},
+    {0x116b9, 0x116b9}, {0x1183b, 0x1183b}, {0x11944, 0x11946}, {0x119e2, 0x119e2}, {0x11a3f, 0x11a46},
+    {0x11a9a, 0x11a9c}, {0x11a9e, 0x11aa2}, {0x11c41, 0x11c45}, {0x11c70, 0x11c71}, {0x11ef7, 0x11ef8},
+    {0x11fff, 0x11fff}, {0x12ff1, 0x12ff2}, {0x16e97, 0x16e9a}, {0x16fe2, 0x16fe2}, {0x1e95e, 0x1e95f}};
+
 std::vector<uint8_t> expand(std::span<const uint32_t> runs) {
   std::vector<uint8_t> values(kCodes);
   for (size_t i = 0; i < runs.size(); ++i) {
@@ -122,6 +131,14 @@ bool is_valid_utf8(std::string_view text) { return valid_utf8_run(text, 0) == te
 const uint8_t* unicode_classes() {
   static const std::vector<uint8_t> classes = make_classes();
   return classes.data();
+}
+
+bool is_punctuation(char32_t code) {
+  if (code < 0x80) return is_ascii_punctuation(code);
+  if (code == 0x166d || code == 0x111c9) return true;  // no longer, but in Unicode 8
+  if (category(code) < Category::pc || category(code) > Category::po) return false;
+  return std::ranges::none_of(kNewPunctuation,
+                              [&](const auto& range) { return code >= range[0] && code <= range[1]; });
 }
 
 bool is_word(char32_t code) {

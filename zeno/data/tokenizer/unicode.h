@@ -83,9 +83,8 @@ inline bool is_ascii_punctuation(char32_t code) {
   return (code >= '!' && code <= '/') || (code >= ':' && code <= '@') || (code >= '[' && code <= '`') ||
          (code >= '{' && code <= '~');
 }
-inline bool is_punctuation(char32_t code) {
-  return is_ascii_punctuation(code) || (category(code) >= Category::pc && category(code) <= Category::po);
-}
+// Punctuation as the Hugging Face library has it: that of Unicode 8, and the ASCII symbols.
+bool is_punctuation(char32_t code);
 // \w of the Hugging Face library: Alphabetic, marks, decimal digits, connectors, joiners.
 bool is_word(char32_t code);
 

@@ -1,0 +1,171 @@
+// Checkpoints with real runs: what goes on from one ends with the bits of a run that never stopped, whatever
+// the number of ranks and the stage, and damage is named.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <thread>
+
+#include "tests/support/command.h"
+#include "tests/support/temp_dir.h"
+
+namespace zeno::test {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using nlohmann::json;
+
+const std::string kZeno = std::string(ZENO_BINARY_DIR) + "/zeno";
+
+class Resume : public testing::Test {
+ protected:
+  void SetUp() override {
+    const CommandResult made = run_command(
+        kZeno + " init --arch llama --hidden 32 --layers 2 --heads 4 --kv-heads 2 --vocab 300 --out " +
+        path("model"));
+    ASSERT_EQ(made.exit_code, 0) << made.output;
+  }
+
+  std::string path(const std::string& name) const { return (dir_.path() / name).string(); }
+  std::string train(const std::string& out, const std::string& more) const {
+    return kZeno + " train --model " + path("model") +
+           " --data generated --seq-len 32 --device cpu --lr 1e-2 --schedule cosine --warmup 3 --out " +
+           path(out) + " " + more;
+  }
+  void expect_ok(const std::string& command) const {
+    const CommandResult result = run_command(command);
+    ASSERT_EQ(result.exit_code, 0) << command << "\n" << result.output;
+  }
+  // Step losses and the last line.
+  std::vector<std::string> outcome(const std::string& out) const {
+    std::vector<std::string> lines;
+    std::ifstream file(path(out) + "/metrics.jsonl");
+    for (std::string line; std::getline(file, line);) {
+      const json parsed = json::parse(line);
+      if (parsed.contains("loss")) lines.push_back(parsed.at("step").dump() + " " + parsed.at("loss").dump());
+      if (parsed.contains("weights_hash")) lines.push_back(parsed.at("weights_hash"));
+    }
+    return lines;
+  }
+  void copy(const std::string& from, const std::string& to) const {
+    fs::remove_all(path(to));
+    fs::copy(path(from), path(to), fs::copy_options::recursive);
+  }
+  // A run of 12 steps that was saved after steps 5 and 10, as if it had been killed after the 10th.
+  void make_stopped(const std::string& out, const std::string& more) const {
+    expect_ok(train(out, more + " --steps 12 --save-every 5 --keep-last 0"));
+    ASSERT_TRUE(fs::exists(path(out + "/checkpoints/step-00000010/manifest.json")));
+    fs::remove_all(path(out + "/checkpoints/step-00000012"));
+  }
+
+  TempDir dir_;
+};
+
+TEST_F(Resume, EndsWithTheSameBits) {
+  for (const std::string dtype : {"fp32", "bf16", "fp16"}) {
+    const std::string setting = "--ranks 2 --micro-batch 2 --dtype " + dtype;
+    expect_ok(train("whole", setting + " --stage 3 --steps 12"));
+    make_stopped("part", setting + " --stage 3");
+    EXPECT_EQ(outcome("part"), outcome("whole")) << "saving changed the run";
+    for (int stage : {0, 3}) {
+      copy("part", "again");
+      expect_ok(train("again", setting + " --steps 12 --resume auto --stage " + std::to_string(stage)));
+      EXPECT_EQ(outcome("again"), outcome("whole")) << dtype << " stage " << stage;
+    }
+  }
+}
+
+TEST_F(Resume, OnAnotherNumberOfRanksTheBatchStaysAndReproducibleRunsKeepTheirBits) {
+  expect_ok(train("whole", "--ranks 1 --micro-batch 1 --grad-accum 4 --reproducible --steps 12"));
+  make_stopped("part", "--ranks 4 --micro-batch 1 --stage 3 --reproducible");
+  for (int ranks : {1, 2, 4}) {
+    copy("part", "again");
+    expect_ok(
+        train("again", "--reproducible --stage 2 --steps 12 --resume auto --ranks " + std::to_string(ranks)));
+    EXPECT_EQ(outcome("again"), outcome("whole")) << ranks;
+  }
+  const CommandResult three = run_command(train("part", "--reproducible --steps 12 --resume auto --ranks 3"));
+  EXPECT_EQ(three.exit_code, 2);
+  EXPECT_NE(three.output.find("4 sequences per step, which 3 ranks cannot share"), std::string::npos)
+      << three.output;
+}
+
+TEST_F(Resume, ADifferentRunIsRefused) {
+  make_stopped("part", "--micro-batch 2");
+  for (const auto& [more, word] : std::map<std::string, std::string>{
+           {"--seed 7", "--seed is 7 now, expected 42"},
+           {"--train-batch 4 --micro-batch 2", "train_batch_size is 4 now, expected 2"}}) {
+    const CommandResult result = run_command(train("part", "--steps 12 --resume auto " + more));
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    EXPECT_NE(result.output.find(word), std::string::npos) << result.output;
+  }
+}
+
+TEST_F(Resume, DamageIsNamedAndAnOlderCheckpointTaken) {
+  const std::string setting = "--ranks 2 --stage 3 --micro-batch 1";
+  make_stopped("part", setting);
+  const std::string file = path("part/checkpoints/step-00000010/rank-0001-of-0002.safetensors");
+  {
+    std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+    bytes.seekp(std::streamoff(fs::file_size(file) - 100));
+    bytes.put('!');
+  }
+  const CommandResult shown = run_command(kZeno + " inspect " + path("part/checkpoints/step-00000010"));
+  EXPECT_EQ(shown.exit_code, 3);
+  EXPECT_NE(shown.output.find("rank-0001-of-0002.safetensors"), std::string::npos) << shown.output;
+  EXPECT_NE(shown.output.find("step-00000005 is whole"), std::string::npos) << shown.output;
+  const CommandResult named =
+      run_command(train("other", setting + " --steps 12 --resume " + path("part/checkpoints/step-00000010")));
+  EXPECT_EQ(named.exit_code, 3) << named.output;
+  expect_ok(train("whole", setting + " --steps 12"));
+  const CommandResult result = run_command(train("part", setting + " --steps 12 --resume auto"));
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_NE(result.output.find("going on after step 5"), std::string::npos) << result.output;
+  EXPECT_EQ(outcome("part"), outcome("whole"));
+}
+
+TEST_F(Resume, ACheckpointIsExportedAsAModel) {
+  make_stopped("part", "--ranks 2 --stage 3 --micro-batch 1");
+  expect_ok(kZeno + " export " + path("part/checkpoints/step-00000010") + " " + path("exported"));
+  expect_ok(train("ten", "--ranks 2 --stage 0 --micro-batch 1 --steps 12 --resume " +
+                             path("part/checkpoints/step-00000010")));
+  EXPECT_EQ(run_command(kZeno + " inspect " + path("exported")).exit_code, 0);
+  EXPECT_TRUE(fs::exists(path("exported/tokenizer.json")));
+}
+
+// Killed at random moments, also in the middle of saves: the next start finds a whole checkpoint or begins
+// anew, and the end is always the same.
+TEST_F(Resume, KilledAtAnyMomentTheEndIsTheSame) {
+  const std::string setting = "--ranks 2 --stage 3 --micro-batch 2 --steps 60 --save-every 3";
+  expect_ok(train("whole", setting));
+  std::mt19937 random(7);
+  const std::string command = "exec " + train("killed", setting + " --resume auto >/dev/null 2>&1");
+  int kills = 0;
+  for (int attempt = 0; attempt < (ZENO_FULL_TESTS ? 200 : 12); ++attempt) {
+    const pid_t child = fork();
+    if (child == 0) {
+      execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+      _exit(127);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20 + random() % 200));
+    kill(child, SIGKILL);
+    int status = 0;
+    waitpid(child, &status, 0);
+    if (WIFSIGNALED(status)) ++kills;
+    if (!WIFSIGNALED(status) && ZENO_FULL_TESTS) fs::remove_all(path("killed"));
+  }
+  EXPECT_GT(kills, 0);
+  expect_ok(train("killed", setting + " --resume auto"));
+  EXPECT_EQ(outcome("killed"), outcome("whole"));
+}
+
+}  // namespace
+}  // namespace zeno::test

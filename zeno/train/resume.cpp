@@ -1,0 +1,121 @@
+#include "zeno/train/resume.h"
+
+#include <algorithm>
+
+#include "zeno/base/error.h"
+#include "zeno/base/log.h"
+#include "zeno/checkpoint/checkpoint.h"
+#include "zeno/train/checkpoint_state.h"
+
+namespace zeno::train {
+namespace {
+
+using checkpoint::Checkpoint;
+
+RunState state_of(const Checkpoint& checkpoint) {
+  return parse_run_state(checkpoint.manifest().run, checkpoint.folder().string());
+}
+
+// One path per line; what rank 0 sees is what all take.
+std::vector<Path> paths_of_rank_0(const std::vector<Path>& mine, comm::World& world) {
+  std::string text;
+  for (const Path& path : mine) text += path.string() + '\n';
+  text = world.exchange(text)[0];
+  std::vector<Path> paths;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = text.find('\n', begin);
+    paths.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return paths;
+}
+
+// What went wrong, empty when nothing did; the same on all ranks.
+std::string try_restore(const Path& folder, const RunState& now, zero::Engine& engine, comm::World& world,
+                        RunState& state) {
+  std::string problem;
+  try {
+    const Checkpoint checkpoint = Checkpoint::open(folder);
+    state = state_of(checkpoint);
+    require_same_run(state, now, folder.string());
+    restore(checkpoint, engine);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::usage) throw;
+    problem = error.what();
+  }
+  for (const std::string& theirs : world.exchange(problem)) {
+    if (problem.empty()) problem = theirs;
+  }
+  return problem;
+}
+
+}  // namespace
+
+Path checkpoints_of(const RunConfig& run) { return Path(run.out) / "checkpoints"; }
+
+std::string base_model_of(const Path& checkpoint) { return state_of(Checkpoint::open(checkpoint)).model; }
+
+std::optional<ResumePoint> find_resume_point(const RunConfig& run, comm::World& world) {
+  if (run.resume.empty()) return std::nullopt;
+  const bool automatic = run.resume == "auto";
+  ResumePoint point;
+  std::string problem;
+  if (world.rank() == 0) {
+    std::vector<Path> found{run.resume};
+    if (automatic) found = checkpoint::list_checkpoints(checkpoints_of(run));
+    // The folder of a run stands for its newest checkpoint.
+    const std::vector<Path> below = checkpoint::list_checkpoints(Path(run.resume) / "checkpoints");
+    if (!automatic && !below.empty()) found = {below.front()};
+    for (const Path& path : found) {
+      try {
+        Checkpoint::open(path);
+        point.folders.push_back(path);
+      } catch (const Error& error) {
+        if (!automatic) problem = error.what();
+        if (automatic) log_warning("{}; trying an older checkpoint", error.what());
+      }
+    }
+  }
+  problem = world.exchange(problem)[0];
+  require(problem.empty(), ErrorKind::data, "{}", problem);
+  point.folders = paths_of_rank_0(point.folders, world);
+  if (point.folders.empty()) {
+    log_info("[resume] no checkpoint in {}: starting anew", checkpoints_of(run).string());
+    return std::nullopt;
+  }
+  point.state = state_of(Checkpoint::open(point.folders.front()));
+  return point;
+}
+
+void adopt_batch(ParsedConfig& parsed, const RunState& saved, int world) {
+  BatchConfig& batch = parsed.config.batch;
+  const bool given = parsed.given("train_batch_size") || parsed.given("gradient_accumulation_steps");
+  if (given) return;
+  if (batch.micro_batch == 0) batch.micro_batch = saved.micro_batch;
+  require(saved.train_batch % world == 0, ErrorKind::usage,
+          "[resume] the run was saved with {} sequences per step, which {} ranks cannot share evenly; use a "
+          "number "
+          "of ranks that divides it",
+          saved.train_batch, world);
+  const int64_t per_rank = saved.train_batch / world;
+  while (per_rank % batch.micro_batch != 0) --batch.micro_batch;
+  batch.train_batch = saved.train_batch;
+  batch.grad_accum = per_rank / batch.micro_batch;
+}
+
+RunState restore_newest(const ResumePoint& point, const RunState& now, zero::Engine& engine,
+                        comm::World& world) {
+  std::string problem;
+  for (const Path& folder : point.folders) {
+    RunState state;
+    problem = try_restore(folder, now, engine, world, state);
+    if (problem.empty()) {
+      log_info("[resume] going on after step {} from {}", state.loop.steps, folder.string());
+      return state;
+    }
+    log_warning("{}", problem);
+  }
+  fail(ErrorKind::data, "[resume] no whole checkpoint is left: {}", problem);
+}
+
+}  // namespace zeno::train

@@ -1,0 +1,42 @@
+// Going on from a checkpoint: which one, what of the config it decides, and filling an engine from it.
+// Collective where it says so: all ranks take the same one, or none.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "zeno/base/file.h"
+#include "zeno/comm/world.h"
+#include "zeno/train/config_parser.h"
+#include "zeno/train/run_state.h"
+#include "zeno/zero/engine.h"
+
+namespace zeno::train {
+
+// Folder of a run's checkpoints.
+Path checkpoints_of(const RunConfig& run);
+
+// The model folder that the run of a checkpoint started from.
+std::string base_model_of(const Path& checkpoint);
+
+// Checkpoints that a run may go on from, the newest first, and where the newest whole one stands.
+struct ResumePoint {
+  std::vector<Path> folders;
+  RunState state;
+};
+
+// Collective. --resume auto: those of the output folder, nothing when there is none; a folder: that one,
+// which must be whole.
+std::optional<ResumePoint> find_resume_point(const RunConfig& run, comm::World& world);
+
+// The global batch stays what it was: on another number of ranks the accumulation changes, and the
+// micro-batch only where it must. What the user gives wins, and is then held against the checkpoint.
+void adopt_batch(ParsedConfig& parsed, const RunState& saved, int world);
+
+// Collective: fills the engine from the newest checkpoint whose every byte is right and returns where it
+// stands. Older ones are tried when one is damaged and --resume is auto. Error(data) naming the damage when
+// none is left.
+RunState restore_newest(const ResumePoint& point, const RunState& now, zero::Engine& engine,
+                        comm::World& world);
+
+}  // namespace zeno::train

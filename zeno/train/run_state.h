@@ -1,0 +1,43 @@
+// Where a run stands, besides its weights and moments: what a checkpoint carries so that the run goes on as
+// if it had never stopped. Plain values; no thread rule.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "zeno/train/early_stopping.h"
+#include "zeno/train/loss_scale.h"
+#include "zeno/train/loss_watch.h"
+
+namespace zeno::train {
+
+struct LoopState {
+  int64_t steps = 0;    // done, skipped ones included: the place in the data too
+  int64_t skipped = 0;  // of them: the schedule does not count these
+  int64_t tokens = 0, inputs = 0;
+  double loss = 0;  // of the last step
+  double seconds = 0, wait_s = 0;
+  std::optional<LossScaleState> scale;  // fp16
+  LossWatch::State watch;
+};
+
+struct RunState {
+  LoopState loop;
+  EarlyStopping::State stopping;
+  int64_t saved_step = 0;  // what the output folder holds
+  // What decides which samples a step sees, and has to be the same in the run that goes on.
+  int64_t train_batch = 0, micro_batch = 0, seq_len = 0, seed = 0, sequences = 0;
+  std::string model;  // the folder it started from
+};
+
+// A JSON object, and back. Error(data) that starts with `where`.
+std::string to_json(const RunState& state);
+RunState parse_run_state(std::string_view json, std::string_view where);
+
+// Error(usage) naming the first thing in which the run that goes on would differ.
+void require_same_run(const RunState& saved, const RunState& now, std::string_view where);
+
+}  // namespace zeno::train
