@@ -6,7 +6,9 @@
 #include "cli/commands.h"
 #include "zeno/base/error.h"
 #include "zeno/checkpoint/checkpoint.h"
+#include "zeno/checkpoint/safetensors.h"
 #include "zeno/checkpoint/state_file.h"
+#include "zeno/checkpoint/torch_file.h"
 #include "zeno/device/ledger.h"
 #include "zeno/model/layers.h"
 #include "zeno/model/weights.h"
@@ -70,9 +72,28 @@ void show_model(const std::string& path) {
              config.vocab, total, name_of(config.dtype), format_bytes(size_t(total) * size_of(config.dtype)));
 }
 
+// A file of torch.save (.pt, .bin): the tensors in it, each read once.
+void show_torch_file(const Path& path) {
+  const checkpoint::TorchFile file = checkpoint::TorchFile::open(path);
+  for (const checkpoint::TorchTensor& tensor : file.tensors()) {
+    fmt::print("{:<60} {} {}\n", tensor.name, name_of(tensor.dtype), checkpoint::format_shape(tensor.shape));
+    if (is_float(tensor.dtype)) file.read(tensor);
+  }
+  fmt::print("{} tensors\n", file.tensors().size());
+}
+
+void show_safetensors(const Path& path) {
+  const checkpoint::SafetensorsFile file = checkpoint::SafetensorsFile::open(path);
+  for (const checkpoint::TensorInfo& tensor : file.tensors())
+    fmt::print("{:<60} {} {}\n", tensor.name, tensor.type, checkpoint::format_shape(tensor.shape));
+  fmt::print("{} tensors\n", file.tensors().size());
+}
+
 void run(const std::string& path) {
+  if (file_exists(path))
+    return path.ends_with(".safetensors") ? show_safetensors(path) : show_torch_file(path);
   require(std::filesystem::is_directory(path), ErrorKind::usage,
-          "[inspect] {}: expected the folder of a model or of a checkpoint", path);
+          "[inspect] {}: expected a model, a checkpoint, a safetensors file or a file of torch.save", path);
   if (file_exists(Path(path) / checkpoint::kManifestName)) return show_checkpoint(path);
   show_model(path);
 }
@@ -80,10 +101,10 @@ void run(const std::string& path) {
 }  // namespace
 
 void add_inspect(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("inspect", "what a model folder or a checkpoint holds; reads and checks every byte");
+  CLI::App* command = app.add_subcommand(
+      "inspect", "what a model, a checkpoint, a safetensors or a torch file holds; reads and checks it");
   auto path = std::make_shared<std::string>();
-  command->add_option("path", *path, "folder of a model or of a checkpoint")->required();
+  command->add_option("path", *path, "folder or file")->required();
   command->callback([path] { run(*path); });
 }
 

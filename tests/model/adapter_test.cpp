@@ -328,7 +328,8 @@ TEST(AdapterFiles, AreCheckedAgainstTheModel) {
   dir.write("adapter_config.json", read_file(folder / "adapter_config.json"));
   expect_error(ErrorKind::data, {"adapter_model.safetensors", "not found"},
                [&] { model::AdapterReader(dir.path(), table(good)); });
-  expect_error(ErrorKind::io, {"adapter_config.json"}, [&] { model::adapter_options(dir.path() / "none"); });
+  expect_error(ErrorKind::data, {"adapter_config.json"},
+               [&] { model::adapter_options(dir.path() / "none"); });
 }
 
 }  // namespace
