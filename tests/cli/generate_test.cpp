@@ -103,6 +103,10 @@ TEST_F(GenerateCli, ChatsThroughTheTemplate) {
              "{% if add_generation_prompt %}assistant:{% endif %}");
   EXPECT_EQ(text("--chat --system Hm --prompt hello --greedy --max-new-tokens 6"),
             text("--prompt 'system: Hm\nuser: hello\nassistant:' --greedy --max-new-tokens 6"));
+  dir_.write("model/chat_template.jinja", "{{ strftime_now('%d %b %Y') }}");
+  EXPECT_EQ(text("--chat --prompt x --chat-date 2024-02-29 --greedy --max-new-tokens 6"),
+            text("--prompt '29 Feb 2024' --greedy --max-new-tokens 6"));
+  dir_.write("model/chat_template.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}");
   // Two turns from a pipe; the first answer is that of a single prompt.
   const std::string turns = text_of(model(), "--chat --greedy --max-new-tokens 6",
                                     "printf 'hello\\n/clear\\nhello\\n/exit\\nnever\\n' | ");
@@ -117,6 +121,7 @@ TEST_F(GenerateCli, SaysWhatIsWrong) {
   expect_failure(zeno("generate --model " + model() + " --prompt x --device tpu"), 2, {"--device", "tpu"});
   expect_failure(generate("--prompt x --top-p 3"), 2, {"top-p", "3"});
   expect_failure(generate("--prompt x --chat --chat-template nothing"), 2, {"nothing"});
+  expect_failure(generate("--prompt x --chat --chat-date 2023-02-29"), 2, {"--chat-date", "2023-02-29"});
   expect_failure(generate("--prompt " + std::string(80, 'x')), 2, {"80 tokens", "64", "context"});
   expect_failure(zeno("generate --model " + path("nothing") + " --prompt x"), 3, {"nothing"});
 }

@@ -65,6 +65,7 @@ TEST(BuildProgress, ATerminalSeesABarAndLogLinesBelowIt) {
     EXPECT_EQ(testing::internal::GetCapturedStderr(), "\nwarning: a bad line\n");
     EXPECT_FALSE(exchange_open_line(false));
     display.update(at(100));
+    display.update(at(100));
   }
   const std::string text = terminal.read();
   EXPECT_NE(text.find("reading data 10 %"), std::string::npos) << text;

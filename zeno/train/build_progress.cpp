@@ -47,10 +47,11 @@ std::string build_bar_line(const data::BuildState& state, double seconds, int wi
 }
 
 void BuildDisplay::update(const data::BuildState& state, Clock::time_point now) {
+  const bool last = state.bytes_read >= state.bytes_total;
+  if (last && state.bytes_read == bytes_) return;  // the end has been shown
   if (state.bytes_read < bytes_) begin_ = now;
   bytes_ = state.bytes_read;
   const double seconds = std::chrono::duration<double>(now - begin_).count();
-  const bool last = state.bytes_read >= state.bytes_total;
   line_.redraw(last, [&](int width) { return build_bar_line(state, seconds, width); });
   if (last) line_.finish();
   if (last || now - last_line_ < kBetweenLines) return;

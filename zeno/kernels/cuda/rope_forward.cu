@@ -1,6 +1,7 @@
 #include "zeno/base/math.h"
 #include "zeno/device/cuda/runtime.h"
 #include "zeno/kernels/cuda/rope.h"
+#include "zeno/kernels/cuda/row_grid.h"
 #include "zeno/kernels/shape_checks.h"
 
 // One pass over queries and keys. With norms, all heads of a thread are on their way before the first is
@@ -9,8 +10,7 @@
 namespace zeno::cuda {
 namespace {
 
-template <bool kNorm>
-constexpr int kHeads = kNorm ? 4 : 1;  // per thread
+constexpr int kHeads = 4;  // per thread
 
 struct ForwardArgs {
   const void* x;
@@ -73,10 +73,10 @@ __global__ void __launch_bounds__(kHeadThreads) forward_kernel(ForwardArgs a) {
   const auto head = [&](int k) { return place + k * int(a.teams); };
   const auto offset = [&](int k) { return int64_t(head(k)) * 2 * a.grid.half + at; };
 
-  Pairs<T> pairs[kHeads<kNorm>];
+  Pairs<T> pairs[kHeads];
   const T* x = static_cast<const T*>(a.x) + row * a.x_stride;
 #pragma unroll
-  for (int k = 0; k < kHeads<kNorm>; ++k) {
+  for (int k = 0; k < kHeads; ++k) {
     if (count > 0 && head(k) < a.all) pairs[k].template fetch<kWhole>(x + offset(k), a.grid.half, count);
   }
   Turn<T> turn;
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kHeadThreads) forward_kernel(ForwardArgs a) {
 
   T* y = static_cast<T*>(a.y) + row * a.y_stride;
 #pragma unroll
-  for (int k = 0; k < kHeads<kNorm>; ++k) {
+  for (int k = 0; k < kHeads; ++k) {
     const float rstd = kNorm ? head_rstd(a, pairs[k]) : 0;
     if (count <= 0 || head(k) >= a.all) continue;
     if (head(k) < a.heads) {
@@ -101,19 +101,42 @@ __global__ void __launch_bounds__(kHeadThreads) forward_kernel(ForwardArgs a) {
 }
 
 template <class T>
+__global__ void __launch_bounds__(kRowThreads)
+    turn_kernel(RowGrid grid, T* x, int64_t stride, Angles angles, uint32_t half, float direction) {
+  constexpr uint32_t N = kVector<T>;
+  const auto [row, group, inside] = grid.place();
+  if (!inside) return;
+  const uint32_t per_head = half / N;
+  const uint32_t head = uint32_t(group) / per_head;
+  const uint32_t at = (uint32_t(group) - head * per_head) * N;
+  T* place = x + row * stride + int64_t(head) * 2 * half + at;
+  Pairs<T> pairs;
+  pairs.template fetch<true>(place, int(half), N);
+  Turn<T> turn;
+  turn.template fetch<true>(angles, row, int(at), int(half), N);
+  turn.apply(pairs, direction);
+  pairs.template put<true>(place, int(half), N);
+}
+
+template <class T>
 void launch(cudaStream_t stream, ForwardArgs a, const RopeForward& op) {
   a.grid = head_grid<T>(op.head_dim);
   bool whole = op.head_dim / 2 % kVector<T> == 0;
   for (const Tensor* t : {&op.x, &op.y, &op.raw, &op.table, &op.q_weight, &op.k_weight}) {
     whole = whole && rows_aligned(*t);
   }
-  a.teams = uint32_t(div_ceil<int64_t>(a.all, op.q_weight ? kHeads<true> : kHeads<false>));
+  if (whole && !op.q_weight && op.y.data == op.x.data) {
+    const RowGrid grid(op.x.rows, int64_t(a.heads) * op.head_dim / 2 / kVector<T>);
+    turn_kernel<T><<<grid.blocks, kRowThreads, 0, stream>>>(grid, pointer<T>(op.x), a.x_stride, a.angles,
+                                                            uint32_t(a.grid.half), a.direction);
+    return check_launch("rope_forward");
+  }
   const uint32_t blocks = uint32_t(div_ceil<int64_t>(op.x.rows * a.teams * a.grid.team, kHeadThreads));
   const auto run = [&](auto kernel) { kernel<<<blocks, kHeadThreads, 0, stream>>>(a); };
   if (op.q_weight) {
     whole ? run(forward_kernel<true, true, T>) : run(forward_kernel<true, false, T>);
   } else {
-    whole ? run(forward_kernel<false, true, T>) : run(forward_kernel<false, false, T>);
+    run(forward_kernel<false, false, T>);
   }
   check_launch("rope_forward");
 }
@@ -140,7 +163,7 @@ void rope_turn(StreamRef stream, const RopeForward& op, float direction) {
       .rstd_stride = op.rstd.stride,
       .eps = op.eps,
       .rows = uint32_t(op.x.rows),
-      .teams = 0,
+      .teams = uint32_t(div_ceil<int64_t>(all, kHeads)),
       .q_heads = int(op.q_heads),
       .heads = int(heads),
       .all = int(all),
