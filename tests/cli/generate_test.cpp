@@ -92,7 +92,7 @@ TEST_F(GenerateCli, EndsBeforeAStopText) {
   size_t at = 1;
   while (at < whole.size() && (!isalnum(static_cast<unsigned char>(whole[at])) || whole.find(whole[at]) < at))
     ++at;
-  if (at >= whole.size()) GTEST_SKIP() << "nothing printable was generated";
+  ASSERT_LT(at, whole.size()) << "nothing printable was generated: " << whole;
   EXPECT_EQ(text("--prompt 'a b c' --max-new-tokens 12 --seed 3 --stop " + std::string(1, whole[at])),
             whole.substr(0, at) + "\n");
 }

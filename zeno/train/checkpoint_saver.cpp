@@ -22,6 +22,7 @@ CheckpointSaver::CheckpointSaver(SaverOptions options, zero::Engine& engine, com
     : options_(std::move(options)), engine_(engine), world_(world) {}
 
 CheckpointSaver::~CheckpointSaver() {
+  given_up_ = true;
   try {
     finish();
   } catch (const std::exception& error) {
@@ -40,9 +41,10 @@ checkpoint::Manifest CheckpointSaver::layout(int64_t step, const std::string& ru
 }
 
 void CheckpointSaver::start(int64_t step, const std::string& run) {
+  if (step == last_) return;  // writing it again would take away a whole one first
   try {
     finish();
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     log_warning("{}; training goes on, and the checkpoints before it are whole", error.what());
   }
   const Path folder = options_.folder / checkpoint::checkpoint_name(step);
@@ -61,6 +63,7 @@ void CheckpointSaver::start(int64_t step, const std::string& run) {
     log_warning("[checkpoint] step {} is not saved: {}", step, problem);
     return;
   }
+  last_ = step;
   engine_.take_snapshot();
   thread_ = std::thread([this, folder, manifest = layout(step, run), rank = world_.rank()] {
     set_log_rank(rank);
@@ -81,7 +84,12 @@ void CheckpointSaver::write(const Path& folder, checkpoint::Manifest manifest) {
   try {
     write_own_file(folder, manifest);
   } catch (const std::exception& error) {
-    checkpoint::write_failure_note(folder, world_.rank(), manifest.world, error.what());
+    // On a full disk the note may fail as well: the reason is what counts.
+    try {
+      checkpoint::write_failure_note(folder, world_.rank(), manifest.world, error.what());
+    } catch (const Error& second) {
+      log_warning("{}", second.what());
+    }
     throw;
   }
   if (world_.rank() == 0) write_manifest(folder, std::move(manifest));
@@ -101,10 +109,10 @@ void CheckpointSaver::write_manifest(const Path& folder, checkpoint::Manifest ma
     std::optional<checkpoint::StateFile> file;
     while (!(file = checkpoint::read_note(folder, rank, manifest.world))) {
       require(
-          Clock::now() < end, ErrorKind::peer,
-          "[checkpoint] {}: the file of rank {} is not there after {} s; its disk is slow, or it cannot see "
-          "this folder",
-          folder.string(), rank, options_.deadline.count() / 1000);
+          Clock::now() < end && !given_up_, ErrorKind::peer,
+          "[checkpoint] {}: the file of rank {} is not there; the run ended before, or its disk is slow, or "
+          "it cannot see this folder",
+          folder.string(), rank);
       std::this_thread::sleep_for(2ms);
     }
     manifest.files.push_back(std::move(*file));

@@ -6,6 +6,7 @@
 // warning where training can go on. Thread rule: the trainer's thread.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <string>
@@ -27,12 +28,14 @@ struct SaverOptions {
 class CheckpointSaver {
  public:
   CheckpointSaver(SaverOptions options, zero::Engine& engine, comm::World& world);
-  ~CheckpointSaver();  // waits for the save under way, logs its failure
+  // Gives up a save that still waits for other ranks: they may be gone. finish() is the way to end well.
+  ~CheckpointSaver();
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
 
   // Collective, between steps: saves the state after `step` steps. `run` is what the trainer needs to go on,
-  // a JSON object, the same on all ranks. Waits for the save before.
+  // a JSON object, the same on all ranks. Waits for the save before. A step that is saved already stays as it
+  // is.
   void start(int64_t step, const std::string& run);
   // Waits for the save under way; throws what it failed of.
   void finish();
@@ -46,6 +49,8 @@ class CheckpointSaver {
   SaverOptions options_;
   zero::Engine& engine_;
   comm::World& world_;
+  int64_t last_ = -1;  // the step saved last
+  std::atomic<bool> given_up_{false};
   std::thread thread_;
   std::exception_ptr error_;
 };

@@ -235,13 +235,12 @@ void check_run(const TrainConfig& config, const model::ModelConfig& model, int64
   require(!std::filesystem::equivalent(run.model, run.out, ignored), ErrorKind::usage,
           "[train] --out {}: is the model's own folder, which the result would replace; choose another",
           run.out);
-  const bool adapter = config.lora.rank > 0 || !config.lora.adapter.empty();
-  const char* other = adapter ? "config.json" : "adapter_config.json";
+  const model::Tuning tuning = tuning_of(config);
+  const char* other = tuning.lora ? "config.json" : "adapter_config.json";
   require(!file_exists(Path(run.out) / other), ErrorKind::usage,
-          "[train] --out {}: holds {}, expected a folder without {}; choose another", run.out,
-          adapter ? "a whole model" : "an adapter",
-          adapter ? "one, since this run writes an adapter" : "one");
-  model::build_layers(model, seq, tuning_of(config));
+          "[train] --out {}: holds {} and this run would add {}; choose another folder", run.out,
+          tuning.lora ? "a whole model" : "an adapter", tuning.lora ? "an adapter" : "a whole model");
+  model::build_layers(model, seq, tuning);
   device_of(run, local_rank);
 }
 

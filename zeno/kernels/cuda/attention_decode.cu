@@ -2,6 +2,7 @@
 
 #include "zeno/device/cuda/runtime.h"
 #include "zeno/kernels/cuda/vector.h"
+#include "zeno/kernels/cuda/warp.h"
 
 namespace zeno::cuda {
 namespace {
@@ -42,17 +43,6 @@ __global__ void keep_kernel(DecodeArgs a, const T* qkv, T* keys, T* values) {
     keys[tile + int64_t(c) * kCacheTile + inside] = from[c];
     values[tile + int64_t(inside) * a.dim + c] = from[int64_t(a.kv_heads) * a.dim + c];
   }
-}
-
-__device__ float warp_sum(float x) {
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step);
-  return x;
-}
-__device__ float warp_max(float x) {
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, step));
-  return x;
 }
 
 // What a warp has gathered over its keys: Σ p·v of C columns per lane, relative to the maximum `top`.

@@ -5,6 +5,7 @@
 #include "zeno/device/cuda/runtime.h"
 #include "zeno/kernels/cuda/attention_plain.h"
 #include "zeno/kernels/cuda/vector.h"
+#include "zeno/kernels/cuda/warp.h"
 
 namespace zeno::cuda {
 namespace {
@@ -67,17 +68,6 @@ __device__ float dot(const float* a, const float* b, int n) {
 #pragma unroll 8
   for (int i = 0; i < n; ++i) sum = fmaf(a[i], b[i], sum);
   return sum;
-}
-
-__device__ float warp_sum(float x) {
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step);
-  return x;
-}
-__device__ float warp_max(float x) {
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, step));
-  return x;
 }
 
 // sum[i] += Σ over lanes of weight · tile[lane][column i of this lane]; C columns per lane.
