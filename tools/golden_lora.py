@@ -34,6 +34,9 @@ CASES = {
     "qwen3_expr": ("qwen3", dict(r=3, lora_alpha=6, target_modules=r".*\.(k_proj|o_proj|up_proj|down_proj)")),
     "llama_rs": ("llama_gqa", dict(r=4, lora_alpha=2, target_modules=["k_proj", "gate_proj", "down_proj"],
                                    use_rslora=True)),
+    "llama_whole": ("llama_gqa", dict(r=2, lora_alpha=4, target_modules=["q_proj"], modules_to_save=["embed_tokens", "lm_head"])),
+    "tied_whole": ("llama_tied", dict(r=2, lora_alpha=4, target_modules=["v_proj"], modules_to_save=["embed_tokens"],
+                                      ensure_weight_tying=True)),
 }
 EPS = 1e-4
 

@@ -29,11 +29,12 @@ struct Case {
 
 Path golden_folder(const std::string& name) { return Path(ZENO_SOURCE_DIR) / "tests/golden" / name; }
 
-// Our adapter parameter put together from PEFT's tensors.
+// Our trained parameter put together from PEFT's tensors.
 std::vector<float> assemble(const nn::Parameter& param, const Golden& golden, const std::string& prefix) {
   std::vector<float> ours;
   for (const nn::FileSlice& slice : param.files) {
-    const std::vector<float> part = golden.floats(prefix + slice.name);
+    const std::vector<float> part =
+        golden.floats(prefix + (param.adapter ? "" : "base_model.model.") + slice.name);
     ours.insert(ours.end(), part.begin(), part.end());
   }
   EXPECT_EQ(int64_t(ours.size()), param.count());
@@ -64,7 +65,7 @@ void Adapter::train(int world_size, int stage, nn::Recompute recompute, const Pa
     const model::WeightReader weights(model(), table);
     zero::Engine engine(std::move(list), options, world);
     engine.load([&](const nn::Parameter& param, int64_t begin, std::span<float> out_values) {
-      if (!param.adapter)
+      if (!param.trainable)
         return weights.read(param, begin, begin + int64_t(out_values.size()), out_values.data());
       const std::vector<float> start = assemble(param, golden, "start.");
       std::copy_n(start.begin() + begin, out_values.size(), out_values.begin());
@@ -103,7 +104,7 @@ void Adapter::train(int world_size, int stage, nn::Recompute recompute, const Pa
                      table);
     for (int p = 0; p < int(table.size()); ++p) {
       const nn::Parameter& param = engine.units().params[size_t(p)];
-      if (!param.adapter) continue;
+      if (!param.trainable) continue;
       std::vector<float> ours(static_cast<size_t>(param.count()));
       engine.read(zero::State::master, p, 0, ours);
       EXPECT_LT(relative_error(ours, assemble(param, trained, "")), kTolerance) << param.name;
@@ -131,7 +132,7 @@ TEST_P(Adapter, FoldersRoundTrip) {
   const model::AdapterReader a(folder(), table), b(dir.path(), table);
   int adapters = 0;
   for (const nn::Parameter& param : table) {
-    if (!param.adapter) continue;
+    if (!param.trainable) continue;
     ++adapters;
     std::vector<float> x(static_cast<size_t>(param.count())), y(x.size()), pieces(x.size());
     a.read(param, 0, param.count(), x.data());
@@ -199,7 +200,8 @@ TEST_P(Adapter, MergedWeightsGivePeftsLogits) {
 INSTANTIATE_TEST_SUITE_P(Peft, Adapter,
                          testing::Values(Case{"llama_qv", "llama_gqa"}, Case{"llama_all", "llama_gqa"},
                                          Case{"gpt2_attn", "gpt2"}, Case{"qwen3_expr", "qwen3"},
-                                         Case{"llama_rs", "llama_gqa"}),
+                                         Case{"llama_rs", "llama_gqa"}, Case{"llama_whole", "llama_gqa"},
+                                         Case{"tied_whole", "llama_tied"}),
                          [](const auto& one) { return one.param.name; });
 
 // A fresh adapter starts where PEFT's does: B at zero, A uniform up to 1/sqrt(in), the same for every reader.
@@ -209,7 +211,7 @@ TEST(AdapterStart, FreshValues) {
       model::build_layers(model::load_config(folder), 8, {.lora = model::LoraOptions{.rank = 8}}));
   const model::StartingWeights weights(folder, {}, table, 5), other(folder, {}, table, 6);
   for (const nn::Parameter& param : table) {
-    if (!param.adapter) continue;
+    if (!param.trainable) continue;
     std::vector<float> a(static_cast<size_t>(param.count())), b(a.size()), c(a.size());
     weights.read(param, 0, param.count(), a.data());
     weights.read(param, 0, 5, b.data());
@@ -257,6 +259,37 @@ TEST(Targets, WhatMatchesNothingIsRefusedWithTheNamesThereAre) {
                [&] { model::build_layers(llama(), 8, {.lora = model::LoraOptions{.rank = 0}}); });
 }
 
+TEST(Targets, ModulesToSaveAreThoseOutsideOfBlocksAndNorms) {
+  const auto trained = [](const char* folder, std::vector<std::string> names) {
+    size_t count = 0;
+    for (const nn::Parameter& param : model::parameter_table(model::build_layers(
+             model::load_config(golden_folder(folder)), 8,
+             {.lora = model::LoraOptions{.targets = {"q_proj"}, .modules_to_save = names}})))
+      count += param.trainable && !param.adapter;
+    return count;
+  };
+  EXPECT_EQ(trained("model_llama_gqa", {}), 0u);
+  EXPECT_EQ(trained("model_llama_gqa", {"lm_head"}), 1u);
+  EXPECT_EQ(trained("model_llama_gqa", {"embed_tokens", "lm_head"}), 2u);
+  EXPECT_EQ(trained("model_llama_gqa", {"norm"}), 5u);
+  EXPECT_EQ(trained("model_llama_tied", {"lm_head"}), 1u);
+  for (const std::string name : {"up_proj", "head_of_state", ""}) {
+    expect_error(ErrorKind::usage, {"modules_to_save \"" + name + "\"", "embed_tokens, lm_head"},
+                 [&] { trained("model_llama_gqa", {name}); });
+  }
+}
+
+TEST(AdapterFiles, EmbeddingsTrainedApartFromATiedHeadAreRefused) {
+  const TempDir dir;
+  const Path golden = golden_folder("lora/tied_whole");
+  dir.write("adapter_model.safetensors", read_file(golden / "adapter_model.safetensors"));
+  nlohmann::json json = nlohmann::json::parse(read_file(golden / "adapter_config.json"));
+  json["ensure_weight_tying"] = false;
+  dir.write("adapter_config.json", json.dump());
+  expect_error(ErrorKind::data, {"ensure_weight_tying"},
+               [&] { model::MergedWeights(golden_folder("model_llama_tied"), dir.path()); });
+}
+
 std::string with(const std::string& key, const nlohmann::json& value) {
   nlohmann::json json = nlohmann::json::parse(read_file(golden_folder("lora/llama_qv/adapter_config.json")));
   json[key] = value;
@@ -269,7 +302,7 @@ TEST(AdapterConfig, WhatZenoDoesNotDoIsRefusedByName) {
                                                             {"use_dora", true},
                                                             {"rank_pattern", {{"q_proj", 8}}},
                                                             {"alpha_pattern", {{"q_proj", 8}}},
-                                                            {"modules_to_save", {"lm_head"}},
+                                                            {"modules_to_save", {3}},
                                                             {"layers_to_transform", {0}},
                                                             {"exclude_modules", "k_proj"},
                                                             {"init_lora_weights", "pissa"},

@@ -48,7 +48,7 @@ inline nn::LayerList tiny_decoder(Family family, const TinyShape& shape = {}) {
                                              .positions = gpt2 ? shape.max_seq : 0,
                                              .tied = tied,
                                              .init_std = 0.2f,
-                                             .frozen = shape.lora != nullptr,
+                                             .lora = shape.lora,
                                              .neftune_alpha = shape.neftune_alpha}));
   const auto rope = gpt2 ? nullptr : std::make_shared<nn::RopeTable>(shape.max_seq, head_dim, 10000.0);
   for (int64_t i = 0; i < shape.blocks; ++i) {
@@ -65,7 +65,6 @@ inline nn::LayerList tiny_decoder(Family family, const TinyShape& shape = {}) {
     block.rope = rope;
     block.name = "blocks." + std::to_string(i);
     block.init_std = block.out_init_std = 0.2f;
-    block.frozen = shape.lora != nullptr;
     block.lora = shape.lora;
     name_modules(block);
     model.layers.push_back(nn::make_block(std::move(block)));
@@ -75,7 +74,7 @@ inline nn::LayerList tiny_decoder(Family family, const TinyShape& shape = {}) {
                                  .norm = norm,
                                  .weight_name = tied ? "embed.weight" : "lm_head.weight",
                                  .init_std = 0.2f,
-                                 .frozen = shape.lora != nullptr});
+                                 .lora = shape.lora});
   return model;
 }
 

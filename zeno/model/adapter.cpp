@@ -16,6 +16,8 @@ using checkpoint::TensorInfo;
 
 constexpr std::string_view kFileName = "adapter_model.safetensors";
 constexpr std::string_view kPrefix = "base_model.model.", kA = ".lora_A.weight";
+// A trained table of embeddings that the head shares stands in the file twice: PEFT asks for both.
+constexpr std::string_view kEmbedding = "embed.weight", kTiedHead = "base_model.model.lm_head.weight";
 
 SafetensorsFile open_weights(const Path& folder) {
   const Path path = folder / kFileName;
@@ -26,8 +28,13 @@ SafetensorsFile open_weights(const Path& folder) {
   return SafetensorsFile::open(path);
 }
 
+// Whole modules stand in an adapter's file under their own names.
+std::string tensor_name(const nn::Parameter& parameter, const FilePart& part) {
+  return parameter.adapter ? part.slice->name : std::string(kPrefix).append(part.slice->name);
+}
+
 void check_tensor(const SafetensorsFile& file, const nn::Parameter& parameter, const FilePart& part) {
-  const std::string& name = part.slice->name;
+  const std::string name = tensor_name(parameter, part);
   const TensorInfo* tensor = file.find(name);
   require(tensor != nullptr, ErrorKind::data, "[adapter] {}: has no tensor {} (for our {})",
           file.path().string(), name, parameter.name);
@@ -40,12 +47,26 @@ void check_tensor(const SafetensorsFile& file, const nn::Parameter& parameter, c
           file.path().string(), name, tensor->type);
 }
 
+// Is a table of embeddings trained that the head shares?
+bool trains_tied(const std::vector<nn::Parameter>& table) {
+  bool tied = true, trained = false;
+  for (const nn::Parameter& parameter : table) {
+    tied = tied && parameter.name != "lm_head.weight";
+    trained = trained || (parameter.name == kEmbedding && parameter.trainable);
+  }
+  return tied && trained;
+}
+
 std::vector<checkpoint::TensorSpec> specs_of(const std::vector<nn::Parameter>& table) {
+  const bool twice = trains_tied(table);
   std::vector<checkpoint::TensorSpec> specs;
   for (const nn::Parameter& parameter : table) {
-    if (!parameter.adapter) continue;
-    for (const FilePart& part : file_parts(parameter))
-      specs.push_back({part.slice->name, DType::f32, part.shape});
+    if (!parameter.trainable) continue;
+    for (const FilePart& part : file_parts(parameter)) {
+      specs.push_back({tensor_name(parameter, part), DType::f32, part.shape});
+      if (twice && parameter.name == kEmbedding)
+        specs.push_back({std::string(kTiedHead), DType::f32, part.shape});
+    }
   }
   return specs;
 }
@@ -70,13 +91,20 @@ LoraOptions adapter_options(const Path& folder) {
 
 AdapterReader::AdapterReader(const Path& folder, const std::vector<nn::Parameter>& table)
     : file_(open_weights(folder)) {
-  std::set<std::string_view> used;
+  std::set<std::string> used;
   for (const nn::Parameter& parameter : table) {
-    if (!parameter.adapter) continue;
+    if (!parameter.trainable) continue;
     for (const FilePart& part : file_parts(parameter)) {
       check_tensor(file_, parameter, part);
-      used.insert(part.slice->name);
+      used.insert(tensor_name(parameter, part));
     }
+  }
+  if (trains_tied(table)) {
+    used.emplace(kTiedHead);
+    require(load_adapter_config(folder).ties, ErrorKind::data,
+            "[adapter] {}: trains embeddings apart from the head that shares them, expected "
+            "\"ensure_weight_tying\": true",
+            folder.string());
   }
   for (const TensorInfo& tensor : file_.tensors()) {
     require(used.contains(tensor.name), ErrorKind::data,
@@ -85,13 +113,13 @@ AdapterReader::AdapterReader(const Path& folder, const std::vector<nn::Parameter
 }
 
 void AdapterReader::read(const nn::Parameter& parameter, int64_t begin, int64_t end, float* out) const {
-  ensure(parameter.adapter && begin >= 0 && begin <= end && end <= parameter.count(),
+  ensure(parameter.trainable && begin >= 0 && begin <= end && end <= parameter.count(),
          "[adapter] {}: elements [{}, {}) of {}", parameter.name, begin, end, parameter.count());
   for (const FilePart& part : file_parts(parameter)) {
     const int64_t from = std::max(begin, part.begin), to = std::min(end, part.end);
     if (from >= to) continue;
     float* const values = out + (from - begin);
-    file_.read(*file_.find(part.slice->name), from - part.begin, to - from, values);
+    file_.read(*file_.find(tensor_name(parameter, part)), from - part.begin, to - from, values);
     const float* const bad =
         std::find_if(values, values + (to - from), [](float value) { return !std::isfinite(value); });
     require(bad == values + (to - from), ErrorKind::data,
@@ -105,18 +133,21 @@ AdapterWriter::AdapterWriter(const Path& folder, const Options& options,
     : folder_(folder),
       config_text_(
           adapter_config_text(options.lora, options.model, linear_modules(table), options.base_model)),
+      twice_(trains_tied(table)),
       // PEFT asks for this entry.
       file_(folder / kFileName, specs_of(table), {{"format", "pt"}}) {}
 
 void AdapterWriter::write(const nn::Parameter& parameter, int64_t begin, std::span<const float> values) {
   const int64_t end = begin + int64_t(values.size());
-  ensure(parameter.adapter && begin >= 0 && end <= parameter.count(), "[adapter] {}: elements [{}, {}) of {}",
-         parameter.name, begin, end, parameter.count());
+  ensure(parameter.trainable && begin >= 0 && end <= parameter.count(),
+         "[adapter] {}: elements [{}, {}) of {}", parameter.name, begin, end, parameter.count());
   for (const FilePart& part : file_parts(parameter)) {
     const int64_t from = std::max(begin, part.begin), to = std::min(end, part.end);
     if (from >= to) continue;
-    file_.write(part.slice->name, uint64_t(from - part.begin) * sizeof(float),
-                std::as_bytes(values.subspan(size_t(from - begin), size_t(to - from))));
+    const auto bytes = std::as_bytes(values.subspan(size_t(from - begin), size_t(to - from)));
+    const uint64_t offset = uint64_t(from - part.begin) * sizeof(float);
+    file_.write(tensor_name(parameter, part), offset, bytes);
+    if (twice_ && parameter.name == kEmbedding) file_.write(std::string(kTiedHead), offset, bytes);
   }
 }
 

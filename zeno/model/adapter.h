@@ -1,6 +1,6 @@
 // Adapter folders in PEFT's format: adapter_config.json and adapter_model.safetensors. Which tensors there
-// are follows from the parameter table of a model built with LoraOptions (layers.h): its adapter parameters
-// name them as their files.
+// are follows from the parameter table of a model built with LoraOptions (layers.h): everything in it that is
+// trained, adapters and whole modules.
 //
 //   LoraOptions lora = adapter_options(folder);               // what the folder holds
 //   nn::LayerList layers = build_layers(config, seq, {.lora = lora});
@@ -33,7 +33,7 @@ class AdapterReader {
   // module of the table.
   AdapterReader(const Path& folder, const std::vector<nn::Parameter>& table);
 
-  // Elements [begin, end) of an adapter parameter, as float. A NaN or infinity is an Error(data).
+  // Elements [begin, end) of a trained parameter, as float. A NaN or infinity is an Error(data).
   void read(const nn::Parameter& parameter, int64_t begin, int64_t end, float* out) const;
 
  private:
@@ -50,16 +50,17 @@ class AdapterWriter {
     std::string base_model;  // folder or name of the model it belongs to
   };
 
-  // `table` as parameter_table() gives it: its adapter parameters are written.
+  // `table` as parameter_table() gives it: what is trained in it is written.
   AdapterWriter(const Path& folder, const Options& options, const std::vector<nn::Parameter>& table);
 
-  // Elements [begin, begin + values.size()) of an adapter parameter; each element once.
+  // Elements [begin, begin + values.size()) of a trained parameter; each element once.
   void write(const nn::Parameter& parameter, int64_t begin, std::span<const float> values);
   void commit();
 
  private:
   Path folder_;
   std::string config_text_;
+  bool twice_;  // the table of embeddings goes into the file as the head as well
   checkpoint::SafetensorsWriter file_;
 };
 

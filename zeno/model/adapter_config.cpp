@@ -14,11 +14,13 @@ using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
 // Keys that are read, or that say nothing about what the adapter computes.
-constexpr std::array<std::string_view, 19> kKnown{"peft_type",
+constexpr std::array<std::string_view, 21> kKnown{"peft_type",
                                                   "r",
                                                   "lora_alpha",
                                                   "lora_dropout",
                                                   "target_modules",
+                                                  "modules_to_save",
+                                                  "ensure_weight_tying",
                                                   "use_rslora",
                                                   "bias",
                                                   "fan_in_fan_out",
@@ -60,6 +62,17 @@ void refuse_changed_base(const ConfigKeys& keys) {
       keys.where(), name);
 }
 
+std::vector<std::string> read_names(const Json& list, std::string_view key, const std::string& where) {
+  bool names = list.is_array() && !list.empty();
+  std::vector<std::string> result;
+  for (const Json& name : list) {
+    names = names && name.is_string();
+    if (names) result.push_back(name.get<std::string>());
+  }
+  require(names, ErrorKind::data, "[adapter] {}: \"{}\" is not a list of strings", where, key);
+  return result;
+}
+
 void read_targets(const ConfigKeys& keys, AdapterConfig& config) {
   const Json* targets = keys.find({"target_modules"});
   require(targets != nullptr, ErrorKind::data, "[adapter] {}: has no \"target_modules\"", keys.where());
@@ -68,13 +81,14 @@ void read_targets(const ConfigKeys& keys, AdapterConfig& config) {
     config.pattern = config.lora.targets[0] != "all-linear";
     return;
   }
-  bool names = targets->is_array() && !targets->empty();
-  for (const Json& target : *targets) {
-    names = names && target.is_string();
-    if (names) config.lora.targets.push_back(target.get<std::string>());
-  }
-  require(names, ErrorKind::data,
-          "[adapter] {}: \"target_modules\" is neither a string nor a list of strings", keys.where());
+  config.lora.targets = read_names(*targets, "target_modules", keys.where());
+}
+
+void read_saved(const ConfigKeys& keys, AdapterConfig& config) {
+  const Json* saved = keys.find({"modules_to_save"});
+  if (saved && !is_off(*saved))
+    config.lora.modules_to_save = read_names(*saved, "modules_to_save", keys.where());
+  config.ties = keys.boolean("ensure_weight_tying", false);
 }
 
 }  // namespace
@@ -106,6 +120,7 @@ AdapterConfig parse_adapter_config(std::string_view text, std::string_view where
   config.lora.rslora = keys.boolean("use_rslora", false);
   config.base_model = keys.string({"base_model_name_or_path"}, "");
   read_targets(keys, config);
+  read_saved(keys, config);
   return config;
 }
 
@@ -139,6 +154,8 @@ std::string adapter_config_text(const LoraOptions& options, const ModelConfig& m
   json["alpha_pattern"] = OrderedJson::object();
   json["rank_pattern"] = OrderedJson::object();
   json["modules_to_save"] = nullptr;
+  if (!options.modules_to_save.empty()) json["modules_to_save"] = options.modules_to_save;
+  json["ensure_weight_tying"] = model.tied && !options.modules_to_save.empty();
   if (targets.pattern) {
     json["target_modules"] = targets.names[0];
   } else {

@@ -16,13 +16,14 @@ struct AdapterConfig {
   LoraOptions lora;
   bool pattern = false;    // lora.targets is one expression of PEFT's
   std::string base_model;  // name or folder; may be empty
+  bool ties = false;       // embeddings that are trained whole stay tied to the head
 };
 
 // `where` names the text in messages.
 AdapterConfig parse_adapter_config(std::string_view text, std::string_view where);
 AdapterConfig load_adapter_config(const Path& folder);
 
-// `modules` are those of the model (linear_modules).
+// `modules` are those of the model (linear_modules). Tied embeddings stay tied.
 std::string adapter_config_text(const LoraOptions& options, const ModelConfig& model,
                                 const std::vector<std::string>& modules, const std::string& base_model);
 

@@ -22,8 +22,8 @@ StartingWeights::StartingWeights(const Path& model, const Path& adapter,
 }
 
 void StartingWeights::read(const nn::Parameter& parameter, int64_t begin, int64_t end, float* out) const {
+  if (adapter_ && parameter.trainable) return adapter_->read(parameter, begin, end, out);
   if (!parameter.adapter) return weights_.read(parameter, begin, end, out);
-  if (adapter_) return adapter_->read(parameter, begin, end, out);
   initial_values(parameter, seed_, begin, end, out);
 }
 
@@ -37,6 +37,7 @@ MergedWeights::MergedWeights(const Path& model, const Path& adapter, const LoraO
   std::unordered_map<std::string, const nn::Parameter*> named;
   for (const nn::Parameter& parameter : table) named[parameter.name] = &parameter;
   for (const nn::Parameter& weight : table) {
+    if (!weight.adapter && weight.trainable) whole_.insert(weight.name);
     if (weight.adapter || !weight.name.ends_with(".weight")) continue;
     const auto a = named.find(nn::lora_a_name(weight.name)), b = named.find(nn::lora_b_name(weight.name));
     if (a == named.end()) continue;
@@ -53,6 +54,7 @@ MergedWeights::MergedWeights(const Path& model, const Path& adapter, const LoraO
 }
 
 void MergedWeights::read(const nn::Parameter& parameter, int64_t begin, int64_t end, float* out) const {
+  if (whole_.contains(parameter.name)) return adapter_.read(parameter, begin, end, out);
   weights_.read(parameter, begin, end, out);
   const auto adapted = adapted_.find(parameter.name);
   if (adapted == adapted_.end()) return;

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -14,8 +16,8 @@
 
 namespace zeno::model {
 
-// What training starts from: weights of the model's folder, adapters of an adapter's folder or, without one,
-// fresh: a function of (seed, name, index), with no effect yet.
+// What training starts from: weights of the model's folder, what an adapter's folder has or, without one,
+// fresh adapters: a function of (seed, name, index), with no effect yet.
 class StartingWeights {
  public:
   // `table` with or without adapters. An empty `adapter` means none.
@@ -29,8 +31,8 @@ class StartingWeights {
   uint64_t seed_;
 };
 
-// The adapter merged into the weights: W + s·B·A, summed in fp32. For `zeno export --merge` and for running
-// the model: the table is that of the plain model, without adapters.
+// The adapter merged into the weights: W + s·B·A, summed in fp32, and modules that it has whole. For `zeno
+// export --merge` and for running the model: the table is that of the plain model, without adapters.
 class MergedWeights {
  public:
   MergedWeights(const Path& model, const Path& adapter);
@@ -55,6 +57,7 @@ class MergedWeights {
   WeightReader weights_;
   AdapterReader adapter_;
   std::unordered_map<std::string, Adapted> adapted_;  // by the name of the weight
+  std::set<std::string> whole_;                       // parameters that the adapter has whole
 };
 
 }  // namespace zeno::model

@@ -115,7 +115,6 @@ nn::LayerList build(const ModelConfig& config, const BuildOptions& options) {
           options.max_positions, config.max_positions);
   nn::LayerList model{.hidden = config.hidden, .vocab = config.vocab, .layers = {}, .loss = nullptr};
   const float init_std = float(config.init_std);
-  const bool frozen = options.lora != nullptr;
   model.layers.push_back(
       nn::make_embedding({.vocab = config.vocab,
                           .hidden = config.hidden,
@@ -125,11 +124,10 @@ nn::LayerList build(const ModelConfig& config, const BuildOptions& options) {
                           .position_table = {{"transformer.wpe.weight", 0, config.max_positions}},
                           .tied = config.tied,
                           .init_std = init_std,
-                          .frozen = frozen,
+                          .lora = options.lora,
                           .neftune_alpha = options.neftune_alpha}));
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     nn::BlockOptions block = block_options(config, layer);
-    block.frozen = frozen;
     block.lora = options.lora;
     model.layers.push_back(nn::make_block(std::move(block)));
   }
@@ -142,7 +140,7 @@ nn::LayerList build(const ModelConfig& config, const BuildOptions& options) {
                                  .norm_bias_files = {{"transformer.ln_f.bias", 0, config.hidden}},
                                  .weight_files = {{"lm_head.weight", 0, config.vocab}},
                                  .init_std = init_std,
-                                 .frozen = frozen});
+                                 .lora = options.lora});
   return model;
 }
 

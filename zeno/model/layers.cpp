@@ -12,12 +12,15 @@ namespace {
 std::shared_ptr<const nn::LoraOptions> choose_modules(const ModelConfig& config, const LoraOptions& lora) {
   check_lora(lora);
   const std::vector<nn::Parameter> plain = parameter_table(family_of(config.arch).build(config, {}));
-  auto adapted = adapted_modules(lora.targets, linear_modules(plain));
-  return std::make_shared<const nn::LoraOptions>(nn::LoraOptions{
-      .rank = lora.rank,
-      .scale = float(lora.scale()),
-      .dropout = float(lora.dropout),
-      .adapts = [modules = std::move(adapted)](std::string_view name) { return modules.contains(name); }});
+  const auto contains = [](std::set<std::string, std::less<>> modules) {
+    return [modules = std::move(modules)](std::string_view name) { return modules.contains(name); };
+  };
+  return std::make_shared<const nn::LoraOptions>(
+      nn::LoraOptions{.rank = lora.rank,
+                      .scale = float(lora.scale()),
+                      .dropout = float(lora.dropout),
+                      .adapts = contains(adapted_modules(lora.targets, linear_modules(plain))),
+                      .trains = contains(saved_modules(lora.modules_to_save, plain))});
 }
 
 }  // namespace

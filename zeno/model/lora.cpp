@@ -103,6 +103,38 @@ std::set<std::string, std::less<>> adapted_modules(const std::vector<std::string
   return adapted;
 }
 
+std::set<std::string, std::less<>> saved_modules(const std::vector<std::string>& names,
+                                                 const std::vector<nn::Parameter>& table) {
+  std::set<std::string, std::less<>> others;
+  bool has_head = false;
+  std::string embedding;
+  for (const nn::Parameter& parameter : table) {
+    if (parameter.name == "embed.weight") embedding = nn::module_of(parameter.files[0].name);
+    has_head |= parameter.name == "lm_head.weight";
+    if (parameter.adapter || (parameter.decay && parameter.name.starts_with("blocks."))) continue;
+    const std::string_view tensor = parameter.files[0].name;
+    if (parameter.files.size() == 1) others.emplace(tensor.substr(0, tensor.rfind('.')));
+  }
+  if (!has_head) others.emplace("lm_head");
+  std::set<std::string, std::less<>> saved;
+  for (const std::string& name : names) {
+    bool found = false;
+    for (const std::string& module : others) {
+      if (name.empty() || !module.ends_with(name)) continue;
+      saved.insert(module);
+      found = true;
+    }
+    require(
+        found, ErrorKind::usage,
+        "[lora] modules_to_save \"{}\" names no module that can be trained whole; expected {}, lm_head or a "
+        "norm (linear layers of blocks have adapters)",
+        name, last_part(embedding));
+  }
+  const bool tied = !has_head && (saved.contains(embedding) || saved.contains("lm_head"));
+  if (tied) saved.insert({embedding, "lm_head"});
+  return saved;
+}
+
 TargetNames target_names(const std::vector<std::string>& targets, const std::vector<std::string>& modules) {
   if (is_all_linear(targets)) {
     std::set<std::string> names;

@@ -19,6 +19,9 @@ struct LoraOptions {
   // Names of modules or ends of them ("q_proj", "layers.0.mlp.up_proj"). A single entry may also be a regular
   // expression that matches whole names, or "all-linear": every linear layer of the blocks, as no entry is.
   std::vector<std::string> targets;
+  // Modules that are trained whole besides, and saved with the adapter: ends of names ("embed_tokens",
+  // "lm_head", "norm"). With tied embeddings either of both means both.
+  std::vector<std::string> modules_to_save;
 
   double scale() const;
 };
@@ -33,6 +36,11 @@ std::vector<std::string> linear_modules(const std::vector<nn::Parameter>& table)
 // are.
 std::set<std::string, std::less<>> adapted_modules(const std::vector<std::string>& targets,
                                                    const std::vector<std::string>& modules);
+
+// The modules that `names` mean, as PEFT matches them: by the end of the name. Error(usage) for one that
+// means none, or a linear layer of a block.
+std::set<std::string, std::less<>> saved_modules(const std::vector<std::string>& names,
+                                                 const std::vector<nn::Parameter>& table);
 
 // The targets as PEFT would be told them: entries that match by the end of a name. A regular expression stays
 // one entry.

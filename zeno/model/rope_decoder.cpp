@@ -168,7 +168,6 @@ void write_rope_decoder(const ModelConfig& config, nlohmann::ordered_json& json)
 nn::LayerList build_rope_decoder(const ModelConfig& config, const BuildOptions& options) {
   nn::LayerList model{.hidden = config.hidden, .vocab = config.vocab, .layers = {}, .loss = nullptr};
   const float init_std = float(config.init_std);
-  const bool frozen = options.lora != nullptr;
   model.layers.push_back(nn::make_embedding({.vocab = config.vocab,
                                              .hidden = config.hidden,
                                              .positions = 0,
@@ -177,14 +176,13 @@ nn::LayerList build_rope_decoder(const ModelConfig& config, const BuildOptions& 
                                              .position_table = {},
                                              .tied = config.tied,
                                              .init_std = init_std,
-                                             .frozen = frozen,
+                                             .lora = options.lora,
                                              .neftune_alpha = options.neftune_alpha}));
   const auto rope = std::make_shared<const nn::RopeTable>(options.max_positions, config.head_dim,
                                                           config.rope_theta, config.rope_scaling);
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     nn::BlockOptions block = block_options(config, layer);
     block.rope = rope;
-    block.frozen = frozen;
     block.lora = options.lora;
     model.layers.push_back(nn::make_block(std::move(block)));
   }
@@ -197,7 +195,7 @@ nn::LayerList build_rope_decoder(const ModelConfig& config, const BuildOptions& 
                                  .norm_bias_files = {},
                                  .weight_files = {{"lm_head.weight", 0, config.vocab}},
                                  .init_std = init_std,
-                                 .frozen = frozen});
+                                 .lora = options.lora});
   return model;
 }
 

@@ -102,7 +102,7 @@ Attention::Attention(const BlockOptions& options) : o_(options) {
   }
   out_ = list_.matrix(o_.name + ".attn.out.weight", o_.hidden, q_cols(), o_.out_init_std, files.out);
   if (o_.out_bias) out_bias_ = list_.vector(o_.name + ".attn.out.bias", o_.hidden, zeros, files.out_bias);
-  if (o_.frozen) list_.freeze();
+  if (o_.lora) list_.freeze(o_.lora->trains);
   if (o_.lora) {
     qkv_.lora = Lora(*o_.lora, Parameter(list_.all()[size_t(qkv_.weight)]), list_);
     out_lora_ = Lora(*o_.lora, Parameter(list_.all()[size_t(out_)]), list_);

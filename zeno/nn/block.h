@@ -45,8 +45,7 @@ struct BlockOptions {
   BlockFiles files;
   float init_std = 0.02f;
   float out_init_std = 0.02f;               // projections that end in the residual stream: out and down
-  bool frozen = false;                      // none of these parameters is trained, only
-  std::shared_ptr<const LoraOptions> lora;  // adapters of its linear layers; null: none
+  std::shared_ptr<const LoraOptions> lora;  // adapters of its linear layers; null: none, all is trained
 };
 
 // Parameters, in this order (those that the options ask for): <name>.attn_norm.weight, .attn_norm.bias,

@@ -21,7 +21,7 @@ class Embedding final : public Layer {
                                 std::move(options.position_table));
     sparse_ = !options.tied;
     neftune_alpha_ = options.neftune_alpha;
-    if (options.frozen) list_.freeze();
+    if (options.lora) list_.freeze(options.lora->trains);
   }
 
   std::string name() const override { return name_; }

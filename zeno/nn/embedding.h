@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "zeno/nn/layer.h"
+#include "zeno/nn/lora.h"
 
 namespace zeno::nn {
 
@@ -18,7 +19,7 @@ struct EmbeddingOptions {
   std::vector<FileSlice> table, position_table;
   bool tied = false;  // the head uses the same table: its gradient is dense then
   float init_std = 0.02f;
-  bool frozen = false;       // not trained
+  std::shared_ptr<const LoraOptions> lora;  // null: trained
   double neftune_alpha = 0;  // where the batch has noise: uniform up to alpha / sqrt(T·C) is added (NEFTune)
 };
 

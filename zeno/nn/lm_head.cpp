@@ -65,7 +65,7 @@ LmHead::LmHead(LmHeadOptions options) : o_(std::move(options)) {
   if (o_.norm == Norm::layer)
     norm_bias_ = list_.vector("final_norm.bias", o_.hidden, Init::Kind::zeros, o_.norm_bias_files);
   weight_ = list_.matrix(o_.weight_name, o_.vocab, o_.hidden, o_.init_std, o_.weight_files);
-  if (o_.frozen) list_.freeze();
+  if (o_.lora) list_.freeze(o_.lora->trains);
 }
 
 // Chunks of equal size, as few as the rule allows. Depends on the shape, not on how many rows are valid, so

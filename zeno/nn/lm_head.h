@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "zeno/nn/layer.h"
+#include "zeno/nn/lora.h"
 #include "zeno/nn/norm.h"
 
 namespace zeno::nn {
@@ -20,7 +21,7 @@ struct LmHeadOptions {
   std::string weight_name = "lm_head.weight";  // "embed.weight" when tied
   std::vector<FileSlice> norm_files, norm_bias_files, weight_files;
   float init_std = 0.02f;
-  bool frozen = false;  // not trained
+  std::shared_ptr<const LoraOptions> lora;  // null: trained
 };
 
 // Parameters: final_norm.weight, final_norm.bias (LayerNorm), and `weight_name` [V, C].

@@ -23,8 +23,9 @@ struct LoraOptions {
   int64_t rank = 0;   // r
   float scale = 1;    // s
   float dropout = 0;  // of inputs, where the batch has noise
-  // By the name in Hugging Face's model: "model.layers.0.self_attn.q_proj".
-  std::function<bool(std::string_view module)> adapts;
+  // By the name in Hugging Face's model: "model.layers.0.self_attn.q_proj". What has no adapter is frozen,
+  // except modules that are trained whole, if any.
+  std::function<bool(std::string_view module)> adapts, trains;
 };
 
 // Names of an adapter's two parameters, from the name of the weight: "blocks.0.attn.qkv.weight"; and what

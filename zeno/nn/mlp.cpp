@@ -72,7 +72,7 @@ Mlp::Mlp(const BlockOptions& options) : o_(options) {
   if (o_.mlp_bias) up_.bias = list_.vector(o_.name + ".mlp.up.bias", up_cols(), zeros, files.up_bias);
   down_ = list_.matrix(o_.name + ".mlp.down.weight", o_.hidden, o_.intermediate, o_.out_init_std, files.down);
   if (o_.mlp_bias) down_bias_ = list_.vector(o_.name + ".mlp.down.bias", o_.hidden, zeros, files.down_bias);
-  if (o_.frozen) list_.freeze();
+  if (o_.lora) list_.freeze(o_.lora->trains);
   if (o_.lora) {
     up_.lora = Lora(*o_.lora, Parameter(list_.all()[size_t(up_.weight)]), list_);
     down_lora_ = Lora(*o_.lora, Parameter(list_.all()[size_t(down_)]), list_);

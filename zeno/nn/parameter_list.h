@@ -2,8 +2,10 @@
 // order can be found again. An absent parameter has index kAbsent and an empty view.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -37,9 +39,12 @@ class ParameterList {
     list_.push_back(std::move(parameter));
     return int(list_.size()) - 1;
   }
-  // None of those added so far is trained.
-  void freeze() {
-    for (Parameter& parameter : list_) parameter.trainable = false;
+  // None of those added so far is trained, except the modules that `trains` names, if it is there.
+  void freeze(const std::function<bool(std::string_view module)>& trains) {
+    for (Parameter& parameter : list_) {
+      const std::string& tensor = parameter.files.empty() ? parameter.name : parameter.files[0].name;
+      parameter.trainable = trains && trains(std::string_view(tensor).substr(0, tensor.rfind('.')));
+    }
   }
 
   const std::vector<Parameter>& all() const { return list_; }

@@ -9,12 +9,12 @@
 namespace zeno::train {
 
 template <class Writer>
-void ModelSaver::write(Writer* writer, bool adapters) {
+void ModelSaver::write(Writer* writer) {
   const std::vector<nn::Parameter>& table = engine_.units().params;
   constexpr int64_t kPiece = 1 << 20;
   std::vector<float> values;
   for (int p = 0; p < int(table.size()); ++p) {
-    if (table[p].adapter != adapters) continue;
+    if (tuning_.lora && !table[p].trainable) continue;
     for (int64_t begin = 0; begin < table[p].count(); begin += kPiece) {
       values.resize(size_t(std::min(kPiece, table[p].count() - begin)));
       engine_.read(zero::State::master, p, begin, values);
@@ -31,11 +31,11 @@ void ModelSaver::save(const Path& folder) {
     std::optional<model::AdapterWriter> writer;
     if (rank_ == 0)
       writer.emplace(folder, model::AdapterWriter::Options{config_, *tuning_.lora, source_}, table);
-    write(writer ? &*writer : nullptr, true);
+    write(writer ? &*writer : nullptr);
   } else {
     std::optional<model::ModelWriter> writer;
     if (rank_ == 0) writer.emplace(folder, config_, table, model::ExportOptions{.dtype = config_.dtype});
-    write(writer ? &*writer : nullptr, false);
+    write(writer ? &*writer : nullptr);
   }
   if (rank_ == 0) model::copy_companions(source_, folder);
 }

@@ -24,7 +24,7 @@ class ModelSaver {
 
  private:
   template <class Writer>
-  void write(Writer* writer, bool adapters);  // null on ranks other than 0
+  void write(Writer* writer);  // all that is to be saved; null on ranks other than 0
 
   zero::Engine& engine_;
   const model::ModelConfig& config_;
