@@ -25,6 +25,7 @@ struct RunSpec {
   float lr = 1e-2f;
   OptimizerHyper::Kind optimizer = OptimizerHyper::Kind::adamw;
   std::vector<std::string> frozen;  // parameter names
+  zero::Engine::ValueReader values = init_values;
 };
 
 struct RunResult {
@@ -91,7 +92,7 @@ inline RunResult run_rank(const RunSpec& spec, comm::World& world) {
       model_of(spec),
       {.policy = spec.policy, .shape = spec.batch, .device = spec.device, .threads = 1, .timed = spec.timed},
       world);
-  engine.load(init_values);
+  engine.load(spec.values);
   RunResult result;
   const int k = spec.policy.micro_batches;
   for (int step = 0; step < spec.steps; ++step) {

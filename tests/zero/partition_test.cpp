@@ -11,18 +11,18 @@ namespace zeno::zero {
 namespace {
 
 // Every element belongs to exactly one rank, pieces agree with chunks, cuts are aligned, padding is bounded.
-void check(int64_t size, int world, int64_t chunk) {
+void check(int64_t size, int world, int64_t chunk, int64_t align = kFlatAlign) {
   SCOPED_TRACE(testing::Message() << "size " << size << " world " << world << " chunk " << chunk);
-  const Partition partition(size, world, chunk);
+  const Partition partition(size, world, chunk, align);
   ASSERT_GE(partition.padded(), size);
-  ASSERT_LT(partition.padded() - size, world * kFlatAlign);
+  ASSERT_LT(partition.padded() - size, world * align);
   std::vector<int> owners(static_cast<size_t>(size), 0);
   for (int rank = 0; rank < world; ++rank) {
     int64_t end = 0;
     for (const Partition::Piece& piece : partition.pieces(rank)) {
       ASSERT_GE(piece.shard, end);
-      ASSERT_EQ(piece.full % kFlatAlign, 0);
-      ASSERT_EQ(piece.shard % kFlatAlign, 0);
+      ASSERT_EQ(piece.full % align, 0);
+      ASSERT_EQ(piece.shard % align, 0);
       end = piece.shard + piece.count;
       for (int64_t i = 0; i < piece.count; ++i) ++owners[size_t(piece.full + i)];
     }
@@ -43,7 +43,9 @@ void check(int64_t size, int world, int64_t chunk) {
 TEST(Partition, CoversEverySizeExactlyOnce) {
   for (int64_t size : {0, 1, 63, 64, 65, 100, 1000, 4096, 10007}) {
     for (int world : {1, 2, 3, 4, 5, 7, 8, 128}) {
-      for (int64_t chunk : {1, 64, 1000, 4096, 1 << 30}) check(size, world, chunk);
+      for (int64_t chunk : {1, 64, 1000, 4096, 1 << 30}) {
+        for (int64_t align : {kFlatAlign, int64_t(1024)}) check(size, world, chunk, align);
+      }
     }
   }
 }

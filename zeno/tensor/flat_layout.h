@@ -22,9 +22,12 @@ struct FlatTensor {
 
 class FlatLayout {
  public:
+  // `align` is a multiple of kFlatAlign.
+  explicit FlatLayout(int64_t align = kFlatAlign) : align_(align) {}
+
   void add(int id, int64_t rows, int64_t cols) {
     tensors_.push_back({id, size_, rows, cols});
-    size_ += round_up(rows * cols, kFlatAlign);
+    size_ += round_up(rows * cols, align_);
   }
   const std::vector<FlatTensor>& tensors() const { return tensors_; }
   // Elements up to the end of the last tensor, rounded up.
@@ -32,7 +35,7 @@ class FlatLayout {
 
  private:
   std::vector<FlatTensor> tensors_;
-  int64_t size_ = 0;
+  int64_t align_, size_ = 0;
 };
 
 }  // namespace zeno

@@ -3,13 +3,12 @@
 #include <algorithm>
 
 #include "zeno/base/error.h"
-#include "zeno/tensor/flat_layout.h"
 
 namespace zeno::zero {
 
-Partition::Partition(int64_t size, int world, int64_t chunk) : world_(world), size_(size) {
+Partition::Partition(int64_t size, int world, int64_t chunk, int64_t align) : world_(world), size_(size) {
   ensure(size >= 0 && world > 0, "[partition] size {}, world {}", size, world);
-  const int64_t unit = world * kFlatAlign;
+  const int64_t unit = world * align;
   chunk = round_up(std::max<int64_t>(chunk, 1), unit);
   for (int64_t begin = 0; begin < size; begin += chunk) {
     const int64_t piece = round_up(std::min(chunk, size - begin), unit) / world;

@@ -3,11 +3,13 @@
 // The buffer is a row of chunks (the pieces a collective moves at once); each chunk is cut evenly over the
 // ranks, and a rank's shard is the concatenation of its pieces. So a chunk is one contiguous reduce-scatter
 // or all-gather, whatever the bucket size. Only the end of the last chunk is padding. Every cut falls on a
-// multiple of kFlatAlign.
+// multiple of `align`.
 #pragma once
 
 #include <cstdint>
 #include <vector>
+
+#include "zeno/tensor/flat_layout.h"
 
 namespace zeno::zero {
 
@@ -25,7 +27,7 @@ class Partition {
 
   Partition() = default;
   // `chunk` is the largest number of elements of a chunk (rounded up to what `world` needs).
-  Partition(int64_t size, int world, int64_t chunk);
+  Partition(int64_t size, int world, int64_t chunk, int64_t align = kFlatAlign);
 
   int world() const { return world_; }
   int64_t size() const { return size_; }  // elements that mean something

@@ -47,6 +47,7 @@ struct Policy {
   bool deterministic = false;  // GPU: same bits in every run; `reproducible` implies it
   bool fp8 = false;            // GPU, bf16 compute: products of blocks in fp8
 
+  bool nf4_base = false;       // frozen weights of blocks are kept in 4 bits (nf4.h), decoded for each use
   bool trains = true;          // false: an engine that only evaluates; every parameter is frozen
   bool moments_first = true;   // m; false for plain SGD
   bool moments_second = true;  // v; false for SGD and Lion

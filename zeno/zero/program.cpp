@@ -2,12 +2,16 @@
 
 #include <fmt/format.h>
 
+#include "zeno/kernels/nf4.h"
+
 namespace zeno::zero {
 
 std::string_view name_of(Op op) {
   switch (op) {
     case Op::gather:
       return "gather";
+    case Op::decode:
+      return "decode";
     case Op::zero_grads:
       return "zero_grads";
     case Op::forward:
@@ -55,7 +59,8 @@ std::string describe(const Instruction& in, const UnitTable& units) {
     text += fmt::format(" g{}[{}..{}){}", range.group, range.first, range.first + range.count,
                         range.accumulate ? "+" : "");
   }
-  if (in.op == Op::scan || in.op == Op::update || in.op == Op::zero_grads || in.op == Op::add_grads) {
+  if (in.op == Op::decode || in.op == Op::scan || in.op == Op::update || in.op == Op::zero_grads ||
+      in.op == Op::add_grads) {
     text += fmt::format(" g{}", in.target.group);
   }
   return text;
@@ -77,8 +82,14 @@ ProgramTraffic traffic_of(const Program& program, const UnitTable& units, int wo
   for (const Instruction& in : program.instructions) {
     int64_t pieces = 0;
     for (const ChunkRange& range : in.chunks) {
+      const Group& group = units.groups[range.group];
       for (int c = range.first; c < range.first + range.count; ++c) {
-        pieces += units.groups[range.group].partition.chunks()[c].piece;
+        const int64_t piece = group.partition.chunks()[c].piece;
+        if (group.nf4) {
+          traffic.nf4_bytes += int64_t(nf4_bytes(piece)) * (world - 1);
+        } else {
+          pieces += piece;
+        }
       }
     }
     const int64_t received = pieces * (world - 1);

@@ -21,6 +21,7 @@ inline constexpr int kLanes = 3;
 
 enum class Op {
   gather,       // assemble chunks of a group from all ranks
+  decode,       // the parameters of a group in NF4, for use
   zero_grads,   // clear a gradient buffer
   forward,      // a layer over a micro-batch
   recompute,    // the same again, to fill `saved` before backward
@@ -74,8 +75,8 @@ struct Instruction {
   std::vector<Binding> params, grads;
   std::vector<ChunkRange> chunks;  // gather, reduce
   RegionId wire = kNoRegion;       // reduce: copy in the communication dtype
-  Binding target;                  // zero_grads, add_grads (destination), scan, update, reduce_rows
-  RegionId source = kNoRegion;     // add_grads
+  Binding target;                  // decode, zero_grads, add_grads (destination), scan, update, reduce_rows
+  RegionId source = kNoRegion;     // add_grads; decode: gathered cells (kNoRegion: the group's storage)
   std::vector<int> waits;          // earlier instructions on other lanes
   bool signals = false;            // some later instruction waits for this one
 };
@@ -111,6 +112,7 @@ std::string describe(const Instruction& instruction, const UnitTable& units);
 // reduced (an all-reduce counts twice, as reduce-scatter plus all-gather).
 struct ProgramTraffic {
   int64_t gathered = 0, reduced = 0;
+  int64_t nf4_bytes = 0;  // gathers of groups in NF4 are counted here, in bytes
 };
 ProgramTraffic traffic_of(const Program& program, const UnitTable& units, int world);
 

@@ -62,6 +62,9 @@ std::vector<std::pair<int, int>> touched_storage(const Instruction& in) {
     if (!gathers || range.region == kNoRegion) storage.emplace_back(gathers ? kParams : kGrads, range.group);
   }
   switch (in.op) {
+    case Op::decode:
+      if (in.source == kNoRegion) storage.emplace_back(kParams, in.target.group);
+      break;
     case Op::zero_grads:
     case Op::add_grads:
       if (in.target.region == kNoRegion) storage.emplace_back(kGrads, in.target.group);

@@ -103,6 +103,7 @@ class Checker {
   void check_residency() const {
     std::map<RegionId, std::set<int>> filled;  // chunks gathered into a region
     std::map<int, std::set<int>> stored;       // chunks gathered into storage in this step
+    std::set<RegionId> decoded;                // regions with parameters that were in NF4
     for (int i = 0; i < int(program_.instructions.size()); ++i) {
       const Instruction& in = program_.instructions[i];
       if (in.op == Op::gather) {
@@ -111,9 +112,20 @@ class Checker {
           for (int c = range.first; c < range.first + range.count; ++c) set.insert(c);
         }
       }
+      if (in.op == Op::decode) {
+        const Group& group = units_.groups[in.target.group];
+        demand(in.source != kNoRegion ? filled[in.source].size() == group.partition.chunks().size()
+                                      : stored_whole(group),
+               i, "decodes parameters that are not gathered");
+        decoded.insert(in.target.region);
+      }
       for (const Binding& binding : in.params) {
         const Group& group = units_.groups[binding.group];
         const size_t chunks = group.partition.chunks().size();
+        if (group.nf4) {
+          demand(decoded.count(binding.region) > 0, i, "uses parameters that are not decoded");
+          continue;
+        }
         if (binding.region != kNoRegion) {
           demand(filled[binding.region].size() == chunks, i, "uses parameters that are not gathered");
           continue;

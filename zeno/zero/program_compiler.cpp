@@ -49,10 +49,12 @@ class Compiler {
       const Residency& r = residency_[next_gather_];
       const Group& group = input_.units.groups[r.group];
       RegionId region = kNoRegion;
-      if (!r.in_storage) {
-        region = builder_.region(Purpose::gathered, size_t(group.padded()) * size_of(input_.policy.compute));
+      if (r.gather == Gather::into_region) {
+        region =
+            builder_.region(Purpose::gathered, group.stored_bytes(group.padded(), input_.policy.compute));
       }
       upcoming_[{r.group, r.first}] = region;
+      if (r.gather == Gather::none) continue;
       const auto& chunks = group.partition.chunks();
       for (int c = 0; c < int(chunks.size());) {
         ChunkRange range{r.group, c, 0, region, false};
@@ -70,12 +72,27 @@ class Compiler {
     }
   }
 
+  // Right before its use: the gathered cells are small and come ahead, the decoded weights are large.
+  RegionId decode(int group, RegionId cells) {
+    const Group& g = input_.units.groups[group];
+    Instruction in{.op = Op::decode, .layer = g.unit};
+    in.source = cells;
+    in.target = {group,
+                 builder_.region(Purpose::gathered, size_t(g.padded()) * size_of(input_.policy.compute))};
+    const RegionId region = in.target.region;
+    builder_.add(std::move(in));
+    return region;
+  }
+
   void emit(int s) {
     const ComputeStep& step = steps_[s];
     Instruction in{.op = step.op, .layer = step.layer, .micro_batch = step.micro_batch};
     for (int group : param_groups(input_, step)) {
       const auto fresh = upcoming_.find({group, s});
-      if (fresh != upcoming_.end()) resident_[group] = fresh->second;
+      if (fresh != upcoming_.end()) {
+        const bool cells = input_.units.groups[group].nf4;
+        resident_[group] = cells ? decode(group, fresh->second) : fresh->second;
+      }
       in.params.push_back({group, resident_[group]});
     }
     if (trains_) in.grads = gradients_.bind(s);
@@ -170,8 +187,9 @@ class Compiler {
   ProgramBuilder builder_;
   GradientPlan gradients_;
   size_t next_gather_ = 0;
-  std::map<std::pair<int, int>, RegionId> upcoming_;  // (group, first step) → where its gather goes
-  std::vector<RegionId> resident_;                    // of each group now
+  // (group, first step) → where its gather goes, or its storage
+  std::map<std::pair<int, int>, RegionId> upcoming_;
+  std::vector<RegionId> resident_;  // of each group now
   std::vector<int> segment_of_;
   std::map<std::pair<int, int>, RegionId> outputs_, saved_;  // by (layer, micro-batch)
   std::map<int, RegionId> stream_;                           // gradient of the activations, by micro-batch

@@ -5,20 +5,20 @@
 namespace zeno::zero {
 namespace {
 
-enum class Need { never, once, per_use };
-
-Need need_of(const CompileInput& input, const Group& group) {
-  if (input.world == 1) return Need::never;
-  if (input.policy.params == Placement::sharded && !group.persistent) return Need::per_use;
+Gather gather_of(const CompileInput& input, const Group& group) {
+  if (input.world == 1) return Gather::none;
+  if (input.policy.params == Placement::sharded && !group.persistent) return Gather::into_region;
   // Kept whole everywhere: only a sharded update makes it stale.
-  return group.trainable && input.policy.optimizer == Placement::sharded ? Need::once : Need::never;
+  const bool stale = group.trainable && input.policy.optimizer == Placement::sharded;
+  return stale ? Gather::into_storage : Gather::none;
 }
 
 // Elements gathered by other groups' intervals that start between two steps.
 int64_t distance(const std::vector<Residency>& intervals, const UnitTable& units, int from, int to) {
   int64_t sum = 0;
   for (const Residency& r : intervals) {
-    if (!r.in_storage && r.first > from && r.first < to) sum += units.groups[r.group].padded();
+    if (r.gather == Gather::into_region && r.first > from && r.first < to)
+      sum += units.groups[r.group].padded();
   }
   return sum;
 }
@@ -29,9 +29,9 @@ void join_close(std::vector<Residency>& intervals, const CompileInput& input) {
   const std::vector<Residency> all = intervals;
   std::vector<Residency> joined;
   for (const Residency& r : all) {
-    auto before = std::find_if(joined.rbegin(), joined.rend(),
-                               [&](const Residency& j) { return j.group == r.group && !j.in_storage; });
-    if (!r.in_storage && before != joined.rend() &&
+    auto before =
+        std::find_if(joined.rbegin(), joined.rend(), [&](const Residency& j) { return j.group == r.group; });
+    if (r.gather == Gather::into_region && before != joined.rend() &&
         distance(all, input.units, before->last, r.first) <= input.policy.reuse_distance) {
       before->last = r.last;
     } else {
@@ -43,23 +43,26 @@ void join_close(std::vector<Residency>& intervals, const CompileInput& input) {
 
 // Moves gathers ahead of their use, in order, while what is ahead fits the prefetch budget.
 void prefetch(std::vector<Residency>& intervals, const CompileInput& input, int steps) {
+  const auto size_of_gather = [&](const Residency& r) {
+    return r.gather == Gather::none ? 0 : input.units.groups[r.group].padded();
+  };
   size_t next = 0;
   for (int step = 0; step < steps; ++step) {
     int64_t ahead = 0, live = 0;
     for (size_t i = 0; i < next; ++i) {
       const Residency& r = intervals[i];
-      const int64_t size = input.units.groups[r.group].padded();
+      const int64_t size = size_of_gather(r);
       if (r.first > step) ahead += size;
-      if (r.last >= step && !r.in_storage) live += size;
+      if (r.last >= step && r.gather == Gather::into_region) live += size;
     }
     for (; next < intervals.size(); ++next) {
       Residency& r = intervals[next];
-      const int64_t size = input.units.groups[r.group].padded();
+      const int64_t size = size_of_gather(r);
       const bool fits = ahead + size <= input.policy.prefetch && live + size <= input.policy.max_live;
       if (r.first > step && !fits) break;
       r.issue = step;
       if (r.first > step) ahead += size;
-      if (!r.in_storage) live += size;
+      if (r.gather == Gather::into_region) live += size;
     }
     if (next == intervals.size()) break;
   }
@@ -77,15 +80,15 @@ std::vector<Residency> plan_residency(const CompileInput& input, const std::vect
   std::vector<int> open(input.units.groups.size(), -1);  // latest interval of each group
   for (int s = 0; s < int(steps.size()); ++s) {
     for (int g : param_groups(input, steps[s])) {
-      const Need need = need_of(input, input.units.groups[g]);
-      if (need == Need::never) continue;
-      const bool same =
-          open[g] >= 0 && (need == Need::once || steps[intervals[open[g]].last].phase == steps[s].phase);
+      const Gather gather = gather_of(input, input.units.groups[g]);
+      if (gather == Gather::none && !input.units.groups[g].nf4) continue;
+      const bool same = open[g] >= 0 && (gather == Gather::into_storage ||
+                                         steps[intervals[open[g]].last].phase == steps[s].phase);
       if (same) {
         intervals[open[g]].last = s;
       } else {
         open[g] = int(intervals.size());
-        intervals.push_back({g, s, s, s, need == Need::once});
+        intervals.push_back({g, s, s, s, gather});
       }
     }
   }

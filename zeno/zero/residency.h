@@ -1,6 +1,6 @@
-// When sharded parameters are gathered and released. An interval says: the group is resident from its first
-// to its last compute step, and its gather is issued before step `issue` (ahead of `first` by what prefetch
-// allows).
+// When sharded parameters are gathered and released, and parameters in NF4 decoded. An interval says: the
+// group is resident from its first to its last compute step, and its gather is issued before step `issue`
+// (ahead of `first` by what prefetch allows).
 #pragma once
 
 #include <vector>
@@ -9,11 +9,17 @@
 
 namespace zeno::zero {
 
+enum class Gather {
+  none,          // all of it is here, and only decoded
+  into_region,   // for this interval
+  into_storage,  // once per step into the group's own storage, and kept
+};
+
 struct Residency {
   int group = 0;
   int first = 0, last = 0;  // indices of compute steps
   int issue = 0;
-  bool in_storage = false;  // gathered once per step into the group's own storage, and kept
+  Gather gather = Gather::into_region;
 };
 
 // Groups whose parameters a compute step reads.

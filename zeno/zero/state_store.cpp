@@ -1,6 +1,7 @@
 #include "zeno/zero/state_store.h"
 
 #include "zeno/base/error.h"
+#include "zeno/base/math.h"
 #include "zeno/device/copy.h"
 
 namespace zeno::zero {
@@ -48,8 +49,16 @@ StateStore::StateStore(const UnitTable& units, const Policy& policy, int rank)
 void StateStore::add_slot(State state, int group, bool whole) {
   const Partition& partition = units_.groups[group].partition;
   const int64_t count = whole ? partition.padded() : partition.shard();
-  slots_[int(state)][group] = {elements_[int(state)], count, whole};
-  elements_[int(state)] += count;
+  // Cells leave an odd end; what follows them starts as well aligned as elsewhere.
+  constexpr size_t kSlotAlign = 128;
+  const size_t bytes = round_up(bytes_of(state, group, count), kSlotAlign);
+  slots_[int(state)][group] = {bytes_[int(state)], bytes, whole};
+  bytes_[int(state)] += bytes;
+}
+
+size_t StateStore::bytes_of(State state, int group, int64_t elements) const {
+  if (state == State::param) return units_.groups[group].stored_bytes(elements, policy_.compute);
+  return size_t(elements) * size_of(dtype(state));
 }
 
 DType StateStore::dtype(State state) const {
@@ -59,14 +68,13 @@ DType StateStore::dtype(State state) const {
 
 void StateStore::book(Ledger& ledger) const {
   for (State state : kAllStates) {
-    ledger.book(Tier::device, purpose_of(state), size_t(elements_[int(state)]) * size_of(dtype(state)));
+    ledger.book(Tier::device, purpose_of(state), bytes_[int(state)]);
   }
 }
 
 void StateStore::allocate(Ledger& ledger, const Allocator& allocator, StreamRef stream) {
   for (State state : kAllStates) {
-    const size_t bytes = size_t(elements_[int(state)]) * size_of(dtype(state));
-    buffers_[int(state)] = Buffer(ledger, Tier::device, purpose_of(state), bytes, allocator);
+    buffers_[int(state)] = Buffer(ledger, Tier::device, purpose_of(state), bytes_[int(state)], allocator);
   }
   clear(stream);
 }
@@ -79,17 +87,17 @@ void StateStore::clear(StreamRef stream) const {
 std::byte* StateStore::data(State state, int group) const {
   const bool alias = state == State::master && policy_.compute == policy_.states;
   const Buffer& buffer = buffers_[int(alias ? State::param : state)];
-  return buffer.data() + size_t(slot(state, group).offset) * size_of(dtype(state));
+  return buffer.data() + slot(state, group).offset;
 }
 
 std::byte* StateStore::at(State state, int group, const Partition::Piece& piece) const {
   const int64_t index = slot(state, group).whole ? piece.full : piece.shard;
-  return data(state, group) + size_t(index) * size_of(dtype(state));
+  return data(state, group) + bytes_of(state, group, index);
 }
 
 size_t StateStore::model_state_bytes() const {
   size_t bytes = 0;
-  for (State state : kAllStates) bytes += size_t(elements_[int(state)]) * size_of(dtype(state));
+  for (State state : kAllStates) bytes += bytes_[int(state)];
   return bytes;
 }
 

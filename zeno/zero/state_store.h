@@ -1,6 +1,7 @@
 // The training state one rank keeps between steps: parameters in compute precision, gradients, fp32 masters
 // and moments, each whole or as a shard per group, in one buffer per purpose. Where masters and parameters
-// have the same type they are the same: no second copy. With one rank, shards are the full buffers.
+// have the same type they are the same: no second copy. With one rank, shards are the full buffers. Frozen
+// groups may be kept in NF4: then parameters are Nf4Cells, and an element's place is that of its cell.
 #pragma once
 
 #include <array>
@@ -34,7 +35,8 @@ class StateStore {
 
   // Is the state kept whole (element i of the group at index i), or as this rank's shard?
   bool whole(State state, int group) const { return slot(state, group).whole; }
-  bool exists(State state, int group) const { return slot(state, group).elements > 0; }
+  bool exists(State state, int group) const { return slot(state, group).bytes > 0; }
+  // Of an element; of NF4 parameters, what they decode to.
   DType dtype(State state) const;
   // First element of what this rank keeps of the group.
   std::byte* data(State state, int group) const;
@@ -48,16 +50,17 @@ class StateStore {
 
  private:
   struct Slot {
-    int64_t offset = 0, elements = 0;
+    size_t offset = 0, bytes = 0;
     bool whole = false;
   };
   const Slot& slot(State state, int group) const { return slots_[int(state)][group]; }
+  size_t bytes_of(State state, int group, int64_t elements) const;
   void add_slot(State state, int group, bool whole);
 
   const UnitTable& units_;
   const Policy& policy_;
   std::array<std::vector<Slot>, kStates> slots_;
-  std::array<int64_t, kStates> elements_{};
+  std::array<size_t, kStates> bytes_{};
   std::array<Buffer, kStates> buffers_;
   std::vector<std::vector<Partition::Piece>> owned_;
 };

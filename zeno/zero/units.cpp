@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "zeno/base/error.h"
+#include "zeno/kernels/nf4.h"
 
 namespace zeno::zero {
 namespace {
@@ -47,14 +48,22 @@ std::vector<bool> choose_persistent(const UnitTable& table, const Policy& policy
   return persistent;
 }
 
+// A frozen matrix between the embedding and the head.
+bool is_base_weight(const UnitTable& table, const nn::Parameter& param, int owner) {
+  return !param.trainable && !param.adapter && param.rows > 1 && owner > 0 && owner < table.loss_layer();
+}
+
+int64_t alignment(const Group& group) { return group.nf4 ? kNf4Cell : kFlatAlign; }
+
 void make_groups(UnitTable& table, const Policy& policy, int world, const std::vector<int>& owner) {
   const std::vector<bool> persistent = choose_persistent(table, policy);
-  std::map<std::tuple<int, bool, bool, bool>, int> index;
+  std::map<std::tuple<int, bool, bool, bool, bool>, int> index;
   table.places.resize(table.params.size());
   for (size_t i = 0; i < table.params.size(); ++i) {
     const nn::Parameter& param = table.params[i];
     const bool sparse = policy.sparse_gradients && param.sparse_rows && param.trainable && world > 1;
-    const auto key = std::tuple(owner[i], !param.trainable, bool(persistent[i]), sparse);
+    const bool nf4 = policy.nf4_base && is_base_weight(table, param, owner[i]);
+    const auto key = std::tuple(owner[i], !param.trainable, bool(persistent[i]), sparse, nf4);
     const auto [it, fresh] = index.try_emplace(key, int(table.groups.size()));
     if (fresh) {
       Group group;
@@ -62,6 +71,8 @@ void make_groups(UnitTable& table, const Policy& policy, int world, const std::v
       group.trainable = param.trainable;
       group.persistent = persistent[i];
       group.sparse = sparse;
+      group.nf4 = nf4;
+      group.layout = FlatLayout(alignment(group));
       table.groups.push_back(std::move(group));
     }
     Group& group = table.groups[it->second];
@@ -69,10 +80,15 @@ void make_groups(UnitTable& table, const Policy& policy, int world, const std::v
     group.layout.add(int(i), param.rows, param.cols);
   }
   const int64_t chunk = std::min(policy.reduce_bucket, policy.gather_bucket);
-  for (Group& group : table.groups) group.partition = Partition(group.layout.size(), world, chunk);
+  for (Group& group : table.groups)
+    group.partition = Partition(group.layout.size(), world, chunk, alignment(group));
 }
 
 }  // namespace
+
+size_t Group::stored_bytes(int64_t elements, DType compute) const {
+  return nf4 ? nf4_bytes(elements) : size_t(elements) * size_of(compute);
+}
 
 int UnitTable::first_trained() const {
   int layer = 0;

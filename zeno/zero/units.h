@@ -21,10 +21,13 @@ struct Group {
   bool trainable = true;
   bool persistent = false;  // stays gathered between uses though parameters are sharded
   bool sparse = false;      // gradients are exchanged row by row
+  bool nf4 = false;         // kept as cells of 4-bit codes; layout and partition never cut a cell
   FlatLayout layout;        // ids are indices into UnitTable::params
   Partition partition;
 
   int64_t padded() const { return partition.padded(); }
+  // Bytes that so many parameters take where they are kept; whole cells in NF4.
+  size_t stored_bytes(int64_t elements, DType compute) const;
 };
 
 // Where a parameter lives: group and index within its layout.
