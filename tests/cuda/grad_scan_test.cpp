@@ -38,13 +38,14 @@ class CudaGradScan : public Parity {
   void expect_same_scan(const std::vector<Twin>& grads) {
     const Twin result = object<GradScan>();
     for (const Twin& grad : grads) {
-      grad_scan(cpu, grad.cpu, address<GradScan>(result.cpu));
-      grad_scan(*gpu, grad.gpu, address<GradScan>(result.gpu));
+      grad_scan(cpu, grad.cpu, address<GradScan>(result.cpu), 17);
+      grad_scan(*gpu, grad.gpu, address<GradScan>(result.gpu), 17);
     }
     const GradScan a = cpu_value<GradScan>(result), b = gpu_value<GradScan>(result);
     EXPECT_EQ(std::bit_cast<uint64_t>(b.squares.value()), std::bit_cast<uint64_t>(a.squares.value()))
         << b.squares.value() << " against " << a.squares.value();
     EXPECT_EQ(b.nonfinite, a.nonfinite);
+    EXPECT_EQ(b.first_bad, a.first_bad);
   }
 };
 

@@ -62,6 +62,22 @@ TEST(GradScan, CountsNonFiniteElementsAndLeavesThemOut) {
     const GradScan result = scan(x.view(), 2);
     EXPECT_EQ(result.nonfinite, 5);
     EXPECT_EQ(result.squares.value(), scan(clean.view(), 2).squares.value());
+    EXPECT_EQ(scan(clean.view(), 2).first_bad, 0u);
+  }
+}
+
+TEST(GradScan, SaysWhereTheFirstNonFiniteElementIs) {
+  for (const int64_t at : {0, 63, 64, 130000, 199999}) {
+    HostTensor x(DType::f32, 1, 200000);
+    x.random(5);
+    x.set(0, at, std::nan(""));
+    x.set(0, 199999, std::nan(""));
+    GradScan result;
+    run_on(2, [&](StreamRef s) {
+      grad_scan(s, x.view().columns(100000, 100000), &result, 1100000);
+      grad_scan(s, x.view().columns(0, 100000), &result, 1000000);
+    });
+    EXPECT_EQ(~result.first_bad, uint64_t(1000000 + at));
   }
 }
 

@@ -11,6 +11,7 @@
 #include "zeno/kernels/fp8.h"
 #include "zeno/kernels/grad_scan.h"
 #include "zeno/kernels/matmul.h"
+#include "zeno/kernels/nf4.h"
 #include "zeno/kernels/noise.h"
 #include "zeno/kernels/norm.h"
 #include "zeno/kernels/optimizer.h"
@@ -42,12 +43,13 @@ namespace zeno {
   K(cross_entropy, (const CrossEntropy& op), (op))                                                       \
   K(gather_rows, (Tensor src, Tensor index, Tensor dst), (src, index, dst))                              \
   K(scatter_rows, (Tensor src, Tensor index, Tensor dst), (src, index, dst))                             \
+  K(nf4_decode, (const Nf4Cell* cells, Tensor y), (cells, y))                                            \
   K(cast, (Tensor x, Tensor y), (x, y))                                                                  \
   K(add, (Tensor a, Tensor b, Tensor y), (a, b, y))                                                      \
   K(scale, (Tensor x, float factor), (x, factor))                                                        \
   K(dropout, (const Dropout& op), (op))                                                                  \
   K(add_uniform_noise, (const UniformNoise& op), (op))                                                   \
-  K(grad_scan, (Tensor grad, GradScan * result), (grad, result))                                         \
+  K(grad_scan, (Tensor grad, GradScan * result, uint64_t place), (grad, result, place))                  \
   K(sum_exactly, (Tensor values, ExactSum * sum), (values, sum))                                         \
   K(optimizer_update, (const OptimizerUpdate& op), (op))
 

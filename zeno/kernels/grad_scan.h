@@ -16,12 +16,13 @@ inline constexpr int64_t kNormBlock = 64;
 
 struct GradScan {
   ExactSum squares;
-  int64_t nonfinite = 0;  // elements that are inf or NaN (they are left out of `squares`)
+  int64_t nonfinite = 0;   // elements that are inf or NaN (they are left out of `squares`)
+  uint64_t first_bad = 0;  // ~place of the first of them: the largest wins, and zero bytes mean none
 };
 
 // Adds the scan of `grad` (flat, fp32/bf16/fp16) to *result, which lives in the stream's memory until the
-// stream has passed.
-void grad_scan(StreamRef stream, Tensor grad, GradScan* result);
+// stream has passed. `place` is that of the first element, wherever the caller counts from.
+void grad_scan(StreamRef stream, Tensor grad, GradScan* result, uint64_t place = 0);
 // *sum += all of `values` (flat, fp32), exactly. *sum lives where *result does.
 void sum_exactly(StreamRef stream, Tensor values, ExactSum* sum);
 

@@ -4,6 +4,7 @@
 #include "zeno/base/error.h"
 #include "zeno/device/copy.h"
 #include "zeno/kernels/elementwise.h"
+#include "zeno/kernels/nf4.h"
 #include "zeno/zero/executor.h"
 
 namespace zeno::zero {
@@ -61,6 +62,13 @@ void Executor::dispatch(const Instruction& in, StreamRef stream, const StepInput
   switch (in.op) {
     case Op::gather:
       return run_gather(in, stream);
+    case Op::decode: {
+      const int g = in.target.group;
+      const std::byte* cells =
+          in.source != kNoRegion ? region(in.source) : parts_.store.data(State::param, g);
+      return nf4_decode(stream, reinterpret_cast<const Nf4Cell*>(cells),
+                        {region(in.target.region), parts_.policy.compute, 1, units.groups[g].padded()});
+    }
     case Op::zero_grads: {
       const size_t bytes = size_t(units.groups[in.target.group].padded()) * size_of(grad);
       return fill_zero_async(stream, whole_grads(in.target), bytes);
@@ -146,21 +154,21 @@ void Executor::run_loss(const Instruction& in, StreamRef stream, const StepInput
 }
 
 void Executor::run_gather(const Instruction& in, StreamRef stream) {
-  const size_t width = size_of(parts_.policy.compute);
   std::vector<comm::Part> parts;
   for (const ChunkRange& range : in.chunks) {
     const bool in_place = range.region == kNoRegion;
+    const Group& group = parts_.units.groups[range.group];
+    const auto bytes = [&](int64_t elements) { return group.stored_bytes(elements, parts_.policy.compute); };
     std::byte* full = in_place ? parts_.store.data(State::param, range.group) : region(range.region);
     for (int c = range.first; c < range.first + range.count; ++c) {
-      const Partition::Chunk& chunk = parts_.units.groups[range.group].partition.chunks()[c];
-      std::byte* recv = full + size_t(chunk.begin) * width;
-      const std::byte* send =
-          in_place ? recv + size_t(rank_ * chunk.piece) * width
-                   : parts_.store.data(State::param, range.group) + size_t(chunk.shard) * width;
-      parts.push_back({send, recv, chunk.piece});
+      const Partition::Chunk& chunk = group.partition.chunks()[c];
+      std::byte* recv = full + bytes(chunk.begin);
+      const std::byte* send = in_place ? recv + bytes(rank_ * chunk.piece)
+                                       : parts_.store.data(State::param, range.group) + bytes(chunk.shard);
+      parts.push_back({send, recv, int64_t(bytes(chunk.piece))});
     }
   }
-  communicator(in).all_gather(stream, parts, parts_.policy.compute, parts_.units.unit_names[in.layer]);
+  communicator(in).all_gather(stream, parts, DType::u8, parts_.units.unit_names[in.layer]);
 }
 
 void Executor::run_reduce(const Instruction& in, StreamRef stream) {
@@ -220,7 +228,8 @@ void Executor::run_scan(const Instruction& in, StreamRef stream) {
   for (const Partition::Piece& piece : group.partition.pieces(rank_)) {
     std::byte* data = parts_.store.data(State::grad, in.target.group) +
                       size_t(whole ? piece.full : piece.shard) * size_of(parts_.policy.grad);
-    grad_scan(stream, {data, parts_.policy.grad, 1, piece.count}, &sums()->scan);
+    grad_scan(stream, {data, parts_.policy.grad, 1, piece.count}, &sums()->scan,
+              GradPlace{in.target.group, piece.full}.number());
   }
 }
 

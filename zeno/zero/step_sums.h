@@ -21,12 +21,25 @@ struct StepSums {
   int64_t hits = 0;  // evaluation: tokens that were predicted right
 };
 
+// A gradient element by group and index in it, as one number for the scan.
+struct GradPlace {
+  int group = 0;
+  int64_t index = 0;
+
+  static constexpr int kIndexBits = 44;
+  ZENO_HOST_DEVICE uint64_t number() const { return uint64_t(group) << kIndexBits | uint64_t(index); }
+  ZENO_HOST_DEVICE static GradPlace of(uint64_t number) {
+    return {int(number >> kIndexBits), int64_t(number & ((uint64_t(1) << kIndexBits) - 1))};
+  }
+};
+
 // What comes out, the same on every rank.
 struct StepOutcome {
   double loss_sum = 0;      // over all valid tokens of all ranks
   double grad_norm = 0;     // unscaled, before clipping; NaN when the gradient is not finite
   int64_t nonfinite = 0;    // gradient elements that are inf or NaN
-  int first_bad_rank = -1;  // lowest rank that holds one
+  GradPlace first_bad;      // of them, in table order
+  int first_bad_rank = -1;  // the rank that holds it
   float grad_factor = 1;    // 1 / (loss scale · clip); 0: skip the update
   int64_t hits = 0;
 };
@@ -36,13 +49,18 @@ ZENO_HOST_DEVICE inline StepOutcome combine(const StepSums* ranks, int count, do
                                             double clip) {
   StepOutcome outcome;
   ExactSum loss, squares;
+  uint64_t first_bad = 0;
   for (int r = 0; r < count; ++r) {
     loss.add(ranks[r].loss);
     squares.add(ranks[r].scan.squares);
     outcome.nonfinite += ranks[r].scan.nonfinite;
     outcome.hits += ranks[r].hits;
-    if (ranks[r].scan.nonfinite > 0 && outcome.first_bad_rank < 0) outcome.first_bad_rank = r;
+    if (ranks[r].scan.first_bad > first_bad) {
+      first_bad = ranks[r].scan.first_bad;
+      outcome.first_bad_rank = r;
+    }
   }
+  outcome.first_bad = GradPlace::of(~first_bad);
   outcome.loss_sum = loss.value();
   if (outcome.nonfinite > 0) {
     outcome.grad_norm = std::numeric_limits<double>::quiet_NaN();

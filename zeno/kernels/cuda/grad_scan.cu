@@ -28,7 +28,8 @@ struct BlockSquares {
 
 // Element by element: the end of the array, odd addresses, and blocks with inf or NaN, which count as 0.
 template <class T>
-__device__ double careful_squares(const T* x, int64_t begin, int64_t end, uint32_t* nonfinite) {
+__device__ double careful_squares(const T* x, int64_t begin, int64_t end, uint64_t place, uint32_t* nonfinite,
+                                  GradScan* result) {
   BlockSquares block;
   for (int64_t i = 0; i < kNormBlock / 8; ++i) {
 #pragma unroll
@@ -39,6 +40,7 @@ __device__ double careful_squares(const T* x, int64_t begin, int64_t end, uint32
         block.add(slot, v);
       } else {
         atomicAdd(nonfinite, 1u);
+        atomicMax(reinterpret_cast<unsigned long long*>(&result->first_bad), ~(place + uint64_t(at)));
       }
     }
   }
@@ -80,7 +82,7 @@ __device__ inline double staged_squares(const T* chunk, Stage& stage) {
 
 template <class T>
 __global__ void __launch_bounds__(kThreads, 3)
-    scan_kernel(const T* x, int64_t count, bool aligned, GradScan* result) {
+    scan_kernel(const T* x, int64_t count, bool aligned, uint64_t place, GradScan* result) {
   __shared__ Stage stages[kWarps];
   __shared__ SharedLimbs limbs;
   limbs.open();
@@ -92,7 +94,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     const bool whole = aligned && (c + 1) * kChunk <= count;
     double sum = whole ? staged_squares(x + c * kChunk, stages[warp]) : 0;
     if (!whole || !isfinite(sum)) {
-      sum = begin < count ? careful_squares(x, begin, count, &limbs.nonfinite) : 0;
+      sum = begin < count ? careful_squares(x, begin, count, place, &limbs.nonfinite, result) : 0;
     }
     __syncwarp();
     window.add(sum);
@@ -126,7 +128,7 @@ __global__ void __launch_bounds__(kThreads) sum_kernel(const float* x, int64_t c
 
 }  // namespace
 
-void grad_scan(StreamRef stream, Tensor grad, GradScan* result) {
+void grad_scan(StreamRef stream, Tensor grad, GradScan* result, uint64_t place) {
   ensure(grad.contiguous(), "[grad_scan] got stride {} for {} columns, expected a flat tensor", grad.stride,
          grad.cols);
   if (grad.count() == 0) return;
@@ -134,7 +136,8 @@ void grad_scan(StreamRef stream, Tensor grad, GradScan* result) {
   const auto blocks = uint32_t(std::min<int64_t>(div_ceil<int64_t>(chunks, kWarps), 3 * multiprocessors()));
   const bool aligned = reinterpret_cast<uintptr_t>(grad.data) % 16 == 0;
   dispatch_device(grad.dtype, [&]<class T>() {
-    scan_kernel<<<blocks, kThreads, 0, native(stream)>>>(pointer<T>(grad), grad.count(), aligned, result);
+    scan_kernel<<<blocks, kThreads, 0, native(stream)>>>(pointer<T>(grad), grad.count(), aligned, place,
+                                                         result);
     check_launch("grad_scan");
   });
 }
