@@ -13,7 +13,7 @@
 namespace zeno::checkpoint {
 namespace {
 
-constexpr size_t kMostValues = size_t(1) << 24;  // a bound on memory, far above any real checkpoint
+constexpr size_t kMostValues = size_t(1) << 22;  // a bound on memory, far above any real checkpoint
 
 struct StorageType {
   std::string_view name;
@@ -36,24 +36,24 @@ constexpr std::array<std::string_view, 8> kRecords{"deepspeed.utils.tensor_fragm
                                                    "argparse.Namespace",
                                                    "types.SimpleNamespace"};
 
+constexpr std::string_view kRebuildTensor = "torch._utils._rebuild_tensor_v2";
+constexpr std::string_view kRebuildParameter = "torch._utils._rebuild_parameter";
+// A tensor that carries attributes, as DeepSpeed's flat groups do.
+constexpr std::string_view kRebuildSubclass = "torch._tensor._rebuild_from_type_v2";
+
 bool is_record(std::string_view name) { return std::ranges::count(kRecords, name) > 0; }
 bool is_storage(std::string_view name) {
   return std::ranges::any_of(kStorages, [&](const StorageType& s) { return s.name == name; });
 }
 // Names that stand for values or for constructors this interpreter knows.
 bool is_known(std::string_view name) {
-  constexpr std::array<std::string_view, 9> kCalls{"collections.OrderedDict",
-                                                   "collections.defaultdict",
-                                                   "torch.Size",
-                                                   "torch._utils._rebuild_tensor_v2",
-                                                   "torch._utils._rebuild_parameter",
-                                                   "builtins.set",
-                                                   "builtins.dict",
-                                                   "builtins.list",
-                                                   "__builtin__.set"};
-  constexpr std::array<std::string_view, 8> kTypes{"torch.float32", "torch.float16", "torch.bfloat16",
-                                                   "torch.float64", "torch.int64",   "torch.int32",
-                                                   "torch.uint8",   "torch.bool"};
+  constexpr std::array<std::string_view, 10> kCalls{
+      "collections.OrderedDict", "collections.defaultdict", "torch.Size",   kRebuildTensor,
+      kRebuildParameter,         kRebuildSubclass,          "builtins.set", "builtins.dict",
+      "builtins.list",           "__builtin__.set"};
+  constexpr std::array<std::string_view, 10> kTypes{
+      "torch.float32", "torch.float16", "torch.bfloat16", "torch.float64", "torch.int64",
+      "torch.int32",   "torch.uint8",   "torch.bool",     "torch.Tensor",  "torch.nn.parameter.Parameter"};
   return std::ranges::count(kCalls, name) > 0 || std::ranges::count(kTypes, name) > 0 || is_storage(name) ||
          is_record(name);
 }
@@ -170,6 +170,8 @@ class Machine {
   void build();
   void load_persistent();
   PickleValue rebuild_tensor(const std::vector<PickleValue>& arguments);
+  PickleValue rebuild_parameter(const std::vector<PickleValue>& arguments);
+  PickleValue rebuild_subclass(const std::vector<PickleValue>& arguments);
   std::vector<int64_t> integers(const PickleNode& node) const;
 
   std::string_view rest_;
@@ -322,16 +324,31 @@ PickleValue Machine::rebuild_tensor(const std::vector<PickleValue>& arguments) {
   return make(std::move(tensor));
 }
 
+// _rebuild_parameter(tensor, requires_grad, hooks)
+PickleValue Machine::rebuild_parameter(const std::vector<PickleValue>& arguments) {
+  check(!arguments.empty(), "a parameter is made from nothing");
+  return arguments[0];
+}
+
+// _rebuild_from_type_v2(function, class, its arguments, attributes): the attributes are not data.
+PickleValue Machine::rebuild_subclass(const std::vector<PickleValue>& arguments) {
+  check(arguments.size() >= 3 && arguments[2]->list() != nullptr, "a tensor is made from nothing");
+  const auto* function = std::get_if<PickleName>(&arguments[0]->value);
+  check(function != nullptr, "something is called that is no known name");
+  // No other function, and not this one again: a value may contain itself.
+  if (function->name == kRebuildTensor) return rebuild_tensor(arguments[2]->list()->items);
+  if (function->name == kRebuildParameter) return rebuild_parameter(arguments[2]->list()->items);
+  refuse(function->name);
+}
+
 void Machine::call() {
   const PickleValue arguments = pop(), callee = pop();
   const auto* name = std::get_if<PickleName>(&callee->value);
   check(name != nullptr && arguments->list() != nullptr, "something is called that is no known name");
   const std::vector<PickleValue>& items = arguments->list()->items;
-  if (name->name == "torch._utils._rebuild_tensor_v2") return push(rebuild_tensor(items));
-  if (name->name == "torch._utils._rebuild_parameter") {
-    check(!items.empty(), "a parameter is made from nothing");
-    return push(items[0]);
-  }
+  if (name->name == kRebuildTensor) return push(rebuild_tensor(items));
+  if (name->name == kRebuildParameter) return push(rebuild_parameter(items));
+  if (name->name == kRebuildSubclass) return push(rebuild_subclass(items));
   if (name->name.ends_with("Dict") || name->name.ends_with("dict")) {
     check(name->name == "collections.defaultdict" || items.empty(), "a dict is made from something");
     return push(make(PickleDict{}));
@@ -374,6 +391,19 @@ const PickleNode* PickleNode::find(std::string_view key) const {
   const PickleNode* found = nullptr;  // the last one wins, as in Python
   for (const auto& [name, item] : fields->items) {
     if (name->text() != nullptr && *name->text() == key) found = item;
+  }
+  return found;
+}
+
+const PickleNode* PickleNode::at(int64_t index) const {
+  if (const PickleList* items = list()) {
+    return index >= 0 && size_t(index) < items->items.size() ? items->items[size_t(index)] : nullptr;
+  }
+  const PickleNode* found = nullptr;
+  if (const PickleDict* fields = dict()) {
+    for (const auto& [name, item] : fields->items) {
+      if (name->integer() != nullptr && *name->integer() == index) found = item;
+    }
   }
   return found;
 }

@@ -57,6 +57,8 @@ struct PickleNode {
   const int64_t* integer() const { return std::get_if<int64_t>(&value); }
   // Value of a text key of a dict, or of an object's fields; null when there is none.
   const PickleNode* find(std::string_view key) const;
+  // Item of a list, or value of an integer key of a dict; null when there is none.
+  const PickleNode* at(int64_t index) const;
 };
 
 struct Pickle {

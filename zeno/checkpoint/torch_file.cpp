@@ -12,6 +12,7 @@ namespace {
 constexpr uint64_t kMostPickleBytes = uint64_t(256) << 20;
 constexpr int kMostDepth = 64;  // containers inside each other; also ends circles
 constexpr size_t kMostTensors = size_t(1) << 20;
+constexpr size_t kMostVisits = size_t(1) << 22;      // a few bytes can describe a tree of any size
 constexpr int64_t kMostElements = int64_t(1) << 40;  // of a tensor
 
 std::string key_text(const PickleNode& key) {
@@ -43,7 +44,7 @@ TorchFile TorchFile::open(const Path& path) {
 
 void TorchFile::collect(const PickleNode& node, const std::string& name, int depth) {
   const std::string where = archive_.path().string();
-  require(depth <= kMostDepth && tensors_.size() <= kMostTensors, ErrorKind::data,
+  require(depth <= kMostDepth && tensors_.size() <= kMostTensors && ++visits_ <= kMostVisits, ErrorKind::data,
           "[torch] {}: {} is nested too deeply or holds too much", where, name);
   if (const PickleTensor* tensor = node.tensor()) {
     int64_t count = 1;
@@ -63,31 +64,45 @@ void TorchFile::collect(const PickleNode& node, const std::string& name, int dep
   }
 }
 
-std::vector<float> TorchFile::read(const TorchTensor& tensor) const {
-  const PickleTensor& source = *tensor.source;
+TorchExtent TorchFile::locate(const PickleTensor& tensor, std::string_view name) const {
   const std::string where = archive_.path().string();
-  require(is_float(tensor.dtype), ErrorKind::data, "[torch] {}: {} holds no floating values", where,
-          tensor.name);
-  int64_t expected = 1;  // stride of a tensor without holes
-  for (size_t i = source.shape.size(); i-- > 0;) {
-    require(source.shape[i] == 1 || source.stride[i] == expected, ErrorKind::data,
-            "[torch] {}: {} is not contiguous, expected a tensor as checkpoints hold it", where, tensor.name);
-    expected *= source.shape[i];
+  require(is_float(tensor.dtype), ErrorKind::data, "[torch] {}: {} holds no floating values", where, name);
+  int64_t count = 1;  // also the stride of a tensor without holes
+  for (size_t i = tensor.shape.size(); i-- > 0;) {
+    const int64_t size = tensor.shape[i];
+    require(size == 1 || tensor.stride[i] == count, ErrorKind::data,
+            "[torch] {}: {} is not contiguous, expected a tensor as checkpoints hold it", where, name);
+    require(size == 0 || count <= kMostElements / size, ErrorKind::data, "[torch] {}: {} is too large", where,
+            name);
+    count *= size;
   }
-  const ZipArchive::Entry& entry = archive_.at(fmt::format("{}data/{}", folder_, source.storage));
-  const uint64_t width = size_of(tensor.dtype);
-  const uint64_t count = uint64_t(tensor.count());
-  require(uint64_t(source.offset) <= entry.bytes / width &&
-              count <= entry.bytes / width - uint64_t(source.offset),
-          ErrorKind::data, "[torch] {}: {} reaches beyond its storage", where, tensor.name);
-  std::vector<std::byte> bytes(count * width);
-  archive_.read(entry, uint64_t(source.offset) * width, bytes.data(), bytes.size());
-  std::vector<float> values(count);
-  dispatch_float(tensor.dtype, [&]<class T>() {
-    const T* from = reinterpret_cast<const T*>(bytes.data());
-    std::transform(from, from + count, values.begin(), [](T value) { return float(value); });
-  });
+  const ZipArchive::Entry& entry = archive_.at(fmt::format("{}data/{}", folder_, tensor.storage));
+  const uint64_t width = size_of(tensor.dtype), held = entry.bytes / width;
+  require(uint64_t(tensor.offset) <= held && uint64_t(count) <= held - uint64_t(tensor.offset),
+          ErrorKind::data, "[torch] {}: {} reaches beyond its storage", where, name);
+  return {entry.begin + uint64_t(tensor.offset) * width, tensor.dtype, count};
+}
+
+std::vector<float> TorchFile::read(const TorchTensor& tensor) const {
+  const TorchExtent extent = locate(*tensor.source, tensor.name);
+  std::vector<float> values(size_t(extent.count));
+  read_floats(archive_.file(), extent, 0, extent.count, values.data());
   return values;
+}
+
+void read_floats(const File& file, const TorchExtent& extent, int64_t offset, int64_t count, float* out) {
+  ensure(offset >= 0 && count >= 0 && offset + count <= extent.count, "[torch] elements [{}, +{}) of {}",
+         offset, count, extent.count);
+  dispatch_float(extent.dtype, [&]<class T>() {
+    const uint64_t begin = extent.begin + uint64_t(offset) * sizeof(T);
+    if constexpr (std::is_same_v<T, float>) {
+      file.read_at(out, size_t(count) * sizeof(T), begin);
+    } else {
+      std::vector<T> values(static_cast<size_t>(count));
+      file.read_at(values.data(), values.size() * sizeof(T), begin);
+      std::transform(values.begin(), values.end(), out, [](T value) { return float(value); });
+    }
+  });
 }
 
 }  // namespace zeno::checkpoint

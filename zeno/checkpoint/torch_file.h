@@ -21,16 +21,28 @@ struct TorchTensor {
   int64_t count() const;
 };
 
+// Where the values of a tensor lie in the file, one after the other.
+struct TorchExtent {
+  uint64_t begin = 0;  // bytes from the start of the file
+  DType dtype = DType::f32;
+  int64_t count = 0;
+};
+
 class TorchFile {
  public:
   // Error(data) for what torch.save did not write, or what holds more than tensors and containers.
   static TorchFile open(const Path& path);
 
+  const Path& path() const { return archive_.path(); }
+  const ZipArchive& archive() const { return archive_; }
   const PickleNode& root() const { return *pickle_.root; }
   // In the order of the file.
   const std::vector<TorchTensor>& tensors() const { return tensors_; }
   // All values of a floating tensor, as floats. Error(data) when they are not where they should be.
   std::vector<float> read(const TorchTensor& tensor) const;
+  // Error(data) for a tensor that is not floating, not contiguous or not inside its storage; `name` says
+  // which.
+  TorchExtent locate(const PickleTensor& tensor, std::string_view name) const;
 
  private:
   explicit TorchFile(ZipArchive archive) : archive_(std::move(archive)) {}
@@ -40,6 +52,10 @@ class TorchFile {
   std::string folder_;  // of the archive's entries
   Pickle pickle_;
   std::vector<TorchTensor> tensors_;
+  size_t visits_ = 0;  // of containers: shared ones count each time
 };
+
+// Elements [offset, offset + count) of an extent, as floats.
+void read_floats(const File& file, const TorchExtent& extent, int64_t offset, int64_t count, float* out);
 
 }  // namespace zeno::checkpoint

@@ -1,8 +1,10 @@
 #include "zeno/checkpoint/zip_archive.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <optional>
+#include <vector>
 
 #include "zeno/base/error.h"
 
@@ -46,6 +48,21 @@ WideSizes widen(std::string_view extra, WideSizes sizes, std::string_view where)
     extra.remove_prefix(4 + length);
   }
   return sizes;
+}
+
+// The checksum of zip archives, a byte at a time.
+uint32_t crc32(uint32_t checksum, std::string_view bytes) {
+  static const std::array<uint32_t, 256> kTable = [] {
+    std::array<uint32_t, 256> table;
+    for (uint32_t i = 0; i < table.size(); ++i) {
+      table[i] = i;
+      for (int bit = 0; bit < 8; ++bit) table[i] = table[i] >> 1 ^ (table[i] & 1 ? 0xedb88320u : 0);
+    }
+    return table;
+  }();
+  checksum = ~checksum;
+  for (const char byte : bytes) checksum = checksum >> 8 ^ kTable[(checksum ^ uint8_t(byte)) & 0xff];
+  return ~checksum;
 }
 
 }  // namespace
@@ -99,6 +116,7 @@ void ZipArchive::read_directory() {
     add_entry(rest.substr(0, kEntryBytes + name + extra), rest.substr(kEntryBytes, name));
     rest.remove_prefix(length);
   }
+  check_overlap();
 }
 
 void ZipArchive::add_entry(std::string_view record, std::string_view name) {
@@ -118,7 +136,8 @@ void ZipArchive::add_entry(std::string_view record, std::string_view name) {
   const uint64_t begin = sizes.header + kLocalBytes + field<uint16_t>(local, 26) + field<uint16_t>(local, 28);
   require(begin <= size && sizes.size <= size - begin, ErrorKind::data,
           "[zip] {}: {} ({} bytes) is outside the file; it may be cut short", where, name, sizes.size);
-  const bool fresh = entries_.emplace(std::string(name), Entry{begin, sizes.size}).second;
+  const bool fresh =
+      entries_.emplace(std::string(name), Entry{begin, sizes.size, field<uint32_t>(record, 16)}).second;
   require(fresh, ErrorKind::data, "[zip] {}: {} is there twice", where, name);
 }
 
@@ -148,10 +167,31 @@ std::string ZipArchive::read(const Entry& entry, uint64_t max_bytes) const {
   return bytes;
 }
 
-void ZipArchive::read(const Entry& entry, uint64_t offset, void* out, size_t bytes) const {
-  require(offset <= entry.bytes && bytes <= entry.bytes - offset, ErrorKind::data,
-          "[zip] {}: bytes [{}, +{}) of an entry of {}", path().string(), offset, bytes, entry.bytes);
-  file_.read_at(out, bytes, entry.begin + offset);
+void ZipArchive::check_overlap() const {
+  std::vector<std::pair<Entry, std::string_view>> sorted;
+  for (const auto& [name, entry] : entries_) sorted.emplace_back(entry, name);
+  std::ranges::sort(sorted, {}, [](const auto& item) { return item.first.begin; });
+  for (size_t i = 1; i < sorted.size(); ++i) {
+    const Entry& before = sorted[i - 1].first;
+    require(before.begin + before.bytes <= sorted[i].first.begin, ErrorKind::data,
+            "[zip] {}: {} and {} overlap; the file is damaged", path().string(), sorted[i - 1].second,
+            sorted[i].second);
+  }
+}
+
+void ZipArchive::verify() const {
+  std::string bytes;
+  for (const auto& [name, entry] : entries_) {
+    uint32_t checksum = 0;
+    for (uint64_t done = 0; done < entry.bytes; done += bytes.size()) {
+      bytes.resize(size_t(std::min<uint64_t>(entry.bytes - done, 1 << 20)));
+      file_.read_at(bytes.data(), bytes.size(), entry.begin + done);
+      checksum = crc32(checksum, bytes);
+    }
+    require(checksum == entry.checksum, ErrorKind::data,
+            "[zip] {}: {} ({} bytes) is damaged: got checksum {:08x}, expected {:08x}", path().string(), name,
+            entry.bytes, checksum, entry.checksum);
+  }
 }
 
 }  // namespace zeno::checkpoint

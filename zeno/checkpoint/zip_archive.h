@@ -20,7 +20,9 @@ class ZipArchive {
 
   struct Entry {
     uint64_t begin = 0, bytes = 0;  // of its data in the file
+    uint32_t checksum = 0;          // CRC-32
   };
+  const File& file() const { return file_; }
   const Path& path() const { return file_.path(); }
   const std::map<std::string, Entry, std::less<>>& entries() const { return entries_; }
   // Error(data) naming the entry when there is none.
@@ -28,12 +30,14 @@ class ZipArchive {
   // The only entry whose name ends in `suffix`: archives of torch.save have one folder of any name.
   std::string name_ending_in(std::string_view suffix) const;
   std::string read(const Entry& entry, uint64_t max_bytes) const;
-  void read(const Entry& entry, uint64_t offset, void* out, size_t bytes) const;
+  // Reads all of the file. Error(data) naming the first entry whose checksum is wrong.
+  void verify() const;
 
  private:
   explicit ZipArchive(File file) : file_(std::move(file)) {}
   void read_directory();
   void add_entry(std::string_view record, std::string_view name);
+  void check_overlap() const;
 
   File file_;
   std::map<std::string, Entry, std::less<>> entries_;

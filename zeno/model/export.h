@@ -49,7 +49,7 @@ void export_model(const Path& folder, const ModelConfig& config, const std::vect
 struct FolderExport {
   Path source;      // a model folder
   Path adapter;     // of LoRA, merged into the weights; empty: none
-  Path checkpoint;  // of a run: its masters instead of the source's weights; empty: none
+  Path checkpoint;  // of a run, ours or DeepSpeed's: its masters instead of the source's weights; empty: none
   Path out;
   std::optional<DType> dtype;  // default: as in the source
   uint64_t max_shard_bytes = 5'000'000'000;

@@ -3,8 +3,10 @@
 
 #include "zeno/base/error.h"
 #include "zeno/checkpoint/checkpoint.h"
+#include "zeno/checkpoint/deepspeed_folder.h"
 #include "zeno/checkpoint/safetensors_folder.h"
 #include "zeno/model/adapter_weights.h"
+#include "zeno/model/deepspeed_weights.h"
 #include "zeno/model/export.h"
 #include "zeno/model/layers.h"
 #include "zeno/model/weights.h"
@@ -31,6 +33,15 @@ void check_out(const FolderExport& options) {
 
 ParameterValues values_of(const FolderExport& options, const std::vector<nn::Parameter>& table) {
   // Shared: std::function wants to copy what it calls.
+  if (!options.checkpoint.empty() && checkpoint::find_deepspeed(options.checkpoint)) {
+    auto saved = std::make_shared<const checkpoint::DeepSpeedCheckpoint>(
+        checkpoint::DeepSpeedCheckpoint::open(options.checkpoint));
+    auto weights = std::make_shared<const WeightReader>(
+        std::make_unique<DeepSpeedSource>(saved, checkpoint::DeepSpeedState::master), table);
+    return [weights](const auto& p, int64_t begin, int64_t end, float* out) {
+      weights->read(p, begin, end, out);
+    };
+  }
   if (!options.checkpoint.empty()) {
     auto saved =
         std::make_shared<const checkpoint::Checkpoint>(checkpoint::Checkpoint::open(options.checkpoint));

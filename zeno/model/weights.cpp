@@ -2,17 +2,43 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <set>
 
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
+#include "zeno/checkpoint/safetensors_folder.h"
 #include "zeno/model/file_map.h"
 
 namespace zeno::model {
 namespace {
 
-using checkpoint::StoredTensor;
+class FolderSource : public TensorSource {
+ public:
+  explicit FolderSource(const Path& folder) : folder_(folder) {}
+
+  std::string where() const override { return folder_.path().string(); }
+  std::vector<std::string> names() const override {
+    std::vector<std::string> names;
+    for (const auto& [name, tensor] : folder_.tensors()) names.push_back(name);
+    return names;
+  }
+  std::optional<SourceTensor> find(std::string_view name) const override {
+    const checkpoint::StoredTensor found = folder_.find(name);
+    if (!found) return std::nullopt;
+    const checkpoint::TensorInfo& info = *found.info;
+    return SourceTensor{.name = info.name,
+                        .shape = info.shape,
+                        .type = info.type,
+                        .floating = info.type == "F64" || (info.dtype && is_float(*info.dtype)),
+                        .file = found.file->path().string()};
+  }
+  void read(const SourceTensor& tensor, int64_t begin, int64_t count, float* out) const override {
+    folder_.find(tensor.name).read(begin, count, out);
+  }
+
+ private:
+  checkpoint::WeightFolder folder_;
+};
 
 constexpr std::string_view kPrefixes[] = {"transformer.", "model."};
 
@@ -22,44 +48,40 @@ bool is_harmless(std::string_view name) {
          name.ends_with("rotary_emb.inv_freq") || name == "lm_head.weight";
 }
 
-void check_tensor(const StoredTensor& tensor, const nn::Parameter& parameter, const FilePart& part) {
-  const auto& shape = tensor.info->shape;
+void check_tensor(const SourceTensor& tensor, const nn::Parameter& parameter, const FilePart& part) {
+  const auto& shape = tensor.shape;
   const bool row_vector = parameter.rows == 1 &&
                           (shape.size() == 1 || (shape.size() == 2 && shape[0] == 1)) &&
-                          tensor.info->count == part.end - part.begin;
+                          tensor.count() == part.end - part.begin;
   require(shape == part.shape || row_vector, ErrorKind::data,
           "[weights] {}: {} has shape {}, expected {}; config.json and weights do not belong together",
-          tensor.file->path().string(), tensor.info->name, checkpoint::format_shape(shape),
-          checkpoint::format_shape(part.shape));
-  const bool floating = tensor.info->type == "F64" || (tensor.info->dtype && is_float(*tensor.info->dtype));
-  require(floating, ErrorKind::data,
+          tensor.file, tensor.name, checkpoint::format_shape(shape), checkpoint::format_shape(part.shape));
+  require(tensor.floating, ErrorKind::data,
           "[weights] {}: {} has dtype {}, expected F32, BF16 or F16; quantised weights cannot be trained",
-          tensor.file->path().string(), tensor.info->name, tensor.info->type);
+          tensor.file, tensor.name, tensor.type);
 }
 
-void check_finite(const StoredTensor& tensor, int64_t offset, int64_t count, const float* values) {
+void read_checked(const TensorSource& source, const SourceTensor& tensor, int64_t offset, int64_t count,
+                  float* out) {
+  source.read(tensor, offset, count, out);
   for (int64_t i = 0; i < count; ++i) {
-    require(std::isfinite(values[i]), ErrorKind::data,
-            "[weights] {}: {} holds {} at element {}; the file is damaged or the model diverged",
-            tensor.file->path().string(), tensor.info->name, values[i], offset + i);
+    require(std::isfinite(out[i]), ErrorKind::data,
+            "[weights] {}: {} holds {} at element {}; the file is damaged or the model diverged", tensor.file,
+            tensor.name, out[i], offset + i);
   }
 }
 
-void read_checked(const StoredTensor& tensor, int64_t offset, int64_t count, float* out) {
-  tensor.read(offset, count, out);
-  check_finite(tensor, offset, count, out);
-}
-
 // Elements [begin, end), counted within a part that the file stores as [cols, rows].
-void read_transposed(const StoredTensor& tensor, int64_t rows, int64_t cols, int64_t begin, int64_t end,
+void read_transposed(const TensorSource& source, const SourceTensor& tensor, int64_t begin, int64_t end,
                      float* out) {
+  const int64_t cols = tensor.shape[0], rows = tensor.shape[1];
   std::vector<float> columns;
   for (const Band& band : bands(begin, end, cols)) {
     columns.resize(size_t(band.height() * cols));
     for (int64_t c = 0; c < cols; ++c) {
       const Band some = rows_of_column(band, begin, end, cols, c);
       if (some.height() <= 0) continue;
-      read_checked(tensor, c * rows + some.first, some.height(),
+      read_checked(source, tensor, c * rows + some.first, some.height(),
                    columns.data() + c * band.height() + some.first - band.first);
     }
     for_each_in_band(band, begin, end, cols,
@@ -69,7 +91,12 @@ void read_transposed(const StoredTensor& tensor, int64_t rows, int64_t cols, int
 
 }  // namespace
 
-WeightReader::WeightReader(const Path& folder, const std::vector<nn::Parameter>& table) : folder_(folder) {
+WeightReader::WeightReader(const Path& folder, const std::vector<nn::Parameter>& table)
+    : WeightReader(std::make_unique<FolderSource>(folder), table) {}
+
+WeightReader::WeightReader(std::unique_ptr<const TensorSource> source,
+                           const std::vector<nn::Parameter>& table)
+    : source_(std::move(source)) {
   bool has_head = false;
   for (const nn::Parameter& parameter : table) {
     for (const nn::FileSlice& slice : parameter.files) has_head |= slice.name == "lm_head.weight";
@@ -78,12 +105,12 @@ WeightReader::WeightReader(const Path& folder, const std::vector<nn::Parameter>&
     if (parameter.adapter) continue;
     for (const FilePart& part : file_parts(parameter)) {
       const std::string& name = part.slice->name;
-      const StoredTensor tensor = resolve(name, has_head);
-      require(bool(tensor), ErrorKind::data, "[weights] {}: has no tensor {} (for our {}){}", folder.string(),
-              name, parameter.name,
+      const std::optional<SourceTensor> tensor = resolve(name, has_head);
+      require(tensor.has_value(), ErrorKind::data, "[weights] {}: has no tensor {} (for our {}){}",
+              source_->where(), name, parameter.name,
               name == "lm_head.weight" ? "; does config.json lack \"tie_word_embeddings\": true?" : "");
-      check_tensor(tensor, parameter, part);
-      stored_[name] = tensor;
+      check_tensor(*tensor, parameter, part);
+      stored_[name] = *tensor;
     }
   }
   find_unused();
@@ -91,25 +118,25 @@ WeightReader::WeightReader(const Path& folder, const std::vector<nn::Parameter>&
 
 // Files of the bare model lack the first part of each name; a tied table may be stored under the head's name
 // only.
-StoredTensor WeightReader::resolve(const std::string& name, bool has_head) const {
-  if (const StoredTensor tensor = folder_.find(name)) return tensor;
+std::optional<SourceTensor> WeightReader::resolve(const std::string& name, bool has_head) const {
+  if (auto tensor = source_->find(name)) return tensor;
   for (std::string_view prefix : kPrefixes) {
     if (!name.starts_with(prefix)) continue;
-    if (const StoredTensor tensor = folder_.find(std::string_view(name).substr(prefix.size()))) return tensor;
+    if (auto tensor = source_->find(std::string_view(name).substr(prefix.size()))) return tensor;
   }
   const bool embedding = name.ends_with(".wte.weight") || name.ends_with(".embed_tokens.weight");
-  return embedding && !has_head ? folder_.find("lm_head.weight") : StoredTensor{};
+  return embedding && !has_head ? source_->find("lm_head.weight") : std::nullopt;
 }
 
 void WeightReader::find_unused() {
-  std::set<const checkpoint::TensorInfo*> used;
-  for (const auto& [name, tensor] : stored_) used.insert(tensor.info);
-  for (const auto& [name, tensor] : folder_.tensors()) {
-    if (!used.contains(tensor.info) && !is_harmless(name)) unused_.push_back(name);
+  std::set<std::string> used;
+  for (const auto& [name, tensor] : stored_) used.insert(tensor.name);
+  for (const std::string& name : source_->names()) {
+    if (!used.contains(name) && !is_harmless(name)) unused_.push_back(name);
   }
   if (unused_.empty() || log_rank() > 0) return;
   log_warning("[weights] {}: {} tensors are not part of this model and are left out, the first is {}",
-              folder_.path().string(), unused_.size(), unused_[0]);
+              source_->where(), unused_.size(), unused_[0]);
 }
 
 void WeightReader::read(const nn::Parameter& parameter, int64_t begin, int64_t end, float* out) const {
@@ -118,12 +145,11 @@ void WeightReader::read(const nn::Parameter& parameter, int64_t begin, int64_t e
   for (const FilePart& part : file_parts(parameter)) {
     const int64_t from = std::max(begin, part.begin), to = std::min(end, part.end);
     if (from >= to) continue;
-    const StoredTensor& tensor = stored_.at(part.slice->name);
+    const SourceTensor& tensor = stored_.at(part.slice->name);
     if (part.slice->transposed) {
-      read_transposed(tensor, part.shape[1], part.shape[0], from - part.begin, to - part.begin,
-                      out + from - begin);
+      read_transposed(*source_, tensor, from - part.begin, to - part.begin, out + from - begin);
     } else {
-      read_checked(tensor, from - part.begin, to - from, out + from - begin);
+      read_checked(*source_, tensor, from - part.begin, to - from, out + from - begin);
     }
   }
 }

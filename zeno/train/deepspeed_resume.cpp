@@ -1,0 +1,133 @@
+#include "zeno/train/deepspeed_resume.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "zeno/base/error.h"
+#include "zeno/base/log.h"
+#include "zeno/checkpoint/deepspeed_folder.h"
+#include "zeno/model/deepspeed_weights.h"
+#include "zeno/model/weights.h"
+
+namespace zeno::train {
+namespace {
+
+using checkpoint::DeepSpeedCheckpoint;
+using checkpoint::DeepSpeedState;
+using zero::State;
+
+RunState run_state_of(const DeepSpeedCheckpoint& checkpoint) {
+  const checkpoint::DeepSpeedRun& run = checkpoint.run();
+  RunState state;
+  state.loop.steps = run.steps;
+  state.loop.skipped = run.skipped;
+  if (run.loss_scale) {
+    state.loop.scale = LossScaleState{.scale = run.loss_scale->scale,
+                                      .hysteresis_left = run.loss_scale->hysteresis_left,
+                                      .iteration = run.loss_scale->iteration,
+                                      .last_overflow = run.loss_scale->last_overflow};
+  }
+  if (run.steps > 0 && run.samples % run.steps == 0) state.train_batch = run.samples / run.steps;
+  state.micro_batch = std::max<int64_t>(run.micro_batch, 1);
+  return state;
+}
+
+// Same on all ranks: the first problem of any.
+void require_on_all(std::string problem, comm::World& world) {
+  for (const std::string& theirs : world.exchange(problem, "problems of a restore")) {
+    if (problem.empty()) problem = theirs;
+  }
+  require(problem.empty(), ErrorKind::data, "{}", problem);
+}
+
+void require_moments(const DeepSpeedCheckpoint& checkpoint) {
+  const bool moments = std::ranges::any_of(checkpoint.tensors(), [](const auto& tensor) {
+    return tensor.has(DeepSpeedState::first_moment) && tensor.has(DeepSpeedState::second_moment);
+  });
+  const std::string& reason = checkpoint.run().without_moments;
+  require(
+      moments, ErrorKind::data,
+      "[resume] {}: holds no moments of Adam{}{}; make a model of it with zeno export and start from that",
+      checkpoint.folder().string(), reason.empty() ? "" : ": ", reason);
+}
+
+// One of the engine's states. Frozen parameters come from the model folder and have no moments.
+void restore_state(std::shared_ptr<const DeepSpeedCheckpoint> checkpoint, DeepSpeedState from, State to,
+                   zero::Engine& engine) {
+  std::vector<nn::Parameter> table = engine.units().params;
+  if (from != DeepSpeedState::master)
+    std::erase_if(table, [](const nn::Parameter& param) { return !param.trainable; });
+  const std::string where = checkpoint->folder().string();
+  const model::WeightReader reader(std::make_unique<model::DeepSpeedSource>(std::move(checkpoint), from),
+                                   table);
+  require(from == DeepSpeedState::master || reader.unused().empty(), ErrorKind::data,
+          "[resume] {}: {} was trained there and is frozen or missing here; train the same parameters", where,
+          reader.unused().empty() ? "" : reader.unused()[0]);
+  engine.load_state(to, [&](const nn::Parameter& param, int64_t begin, std::span<float> out) {
+    reader.read(param, begin, begin + int64_t(out.size()), out.data());
+  });
+}
+
+void restore_all(const Path& folder, zero::Engine& engine) {
+  const auto checkpoint = std::make_shared<const DeepSpeedCheckpoint>(DeepSpeedCheckpoint::open(folder));
+  for (const nn::Parameter& param : engine.units().params) {
+    require(
+        !param.adapter, ErrorKind::data,
+        "[resume] {}: is a checkpoint of DeepSpeed, which goes on as a whole model, but this run trains an "
+        "adapter; make a model of it with zeno export and train the adapter on that",
+        folder.string());
+  }
+  restore_state(checkpoint, DeepSpeedState::master, State::master, engine);
+  if (engine.policy().moments_first)
+    restore_state(checkpoint, DeepSpeedState::first_moment, State::first_moment, engine);
+  if (engine.policy().moments_second)
+    restore_state(checkpoint, DeepSpeedState::second_moment, State::second_moment, engine);
+  const checkpoint::DeepSpeedRun& run = checkpoint->run();
+  const int64_t updates = run.steps - run.skipped;
+  if (run.adam_steps != 0 && run.adam_steps != updates) {
+    log_warning(
+        "[resume] {}: Adam counted {} updates, the run {}; bias correction and schedule follow the run",
+        folder.string(), run.adam_steps, updates);
+  }
+}
+
+}  // namespace
+
+std::optional<ResumePoint> find_deepspeed_point(const Path& folder, comm::World& world) {
+  std::optional<ResumePoint> point;
+  std::string problem;
+  try {
+    if (const std::optional<Path> tag = checkpoint::find_deepspeed(folder)) {
+      const DeepSpeedCheckpoint checkpoint = DeepSpeedCheckpoint::open(*tag);
+      require_moments(checkpoint);
+      point = {.folders = {*tag}, .state = run_state_of(checkpoint), .deepspeed = true};
+    }
+  } catch (const Error& error) {
+    problem = error.what();
+  }
+  require_on_all(problem, world);
+  return point;
+}
+
+RunState restore_deepspeed(const ResumePoint& point, const RunState& now, zero::Engine& engine,
+                           comm::World& world) {
+  const Path& folder = point.folders.front();
+  std::string problem;
+  try {
+    restore_all(folder, engine);
+  } catch (const Error& error) {
+    problem = error.what();
+  }
+  require_on_all(problem, world);
+  RunState state = now;
+  state.loop = point.state.loop;
+  const int64_t then = point.state.train_batch;
+  log_info(
+      "[resume] going on after step {} from DeepSpeed's {}; the data is this run's own from step {} on, {} "
+      "sequences a step{}",
+      state.loop.steps, folder.string(), state.loop.steps + 1, now.train_batch,
+      then == now.train_batch ? "" : fmt::format(" (there: {})", then));
+  return state;
+}
+
+}  // namespace zeno::train
