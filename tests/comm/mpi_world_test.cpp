@@ -100,6 +100,13 @@ TEST_F(Mpi, KilledRankThatWasAloneOnItsHost) {
   }
 }
 
+// What a job ends with decides whether it is started again: the cause must not hide behind those it took
+// along.
+TEST_F(Mpi, TheJobEndsWithTheExitCodeOfTheRankThatFailed) {
+  const Result result = mpirun(3, "throw 0");
+  EXPECT_EQ(result.status, 3) << result.output;
+}
+
 TEST_F(Mpi, ThrowIsToldOnEveryHost) {
   for (const int per_host : {0, 2}) {
     const Result result = mpirun(4, fmt::format("throw {}", per_host), kLetOthersSpeak);

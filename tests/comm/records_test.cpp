@@ -73,8 +73,6 @@ TEST(FlightRecorder, KeepsTheLastOnes) {
   EXPECT_NE(dump.find(" done "), std::string::npos) << dump;
   EXPECT_NE(dump.find(" started "), std::string::npos) << dump;
   EXPECT_NE(dump.find(" issued "), std::string::npos) << dump;
-  EXPECT_FALSE(recorder.dump_once().empty());
-  EXPECT_TRUE(recorder.dump_once().empty());
 }
 
 class Launch : public ::testing::Test {

@@ -4,9 +4,24 @@
 #include <cstring>
 #include <thread>
 
-#include "zeno/base/error.h"
-
 namespace zeno::comm {
+
+Ending ending_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& e) {
+    return {e.what(), e.kind()};
+  } catch (const std::exception& e) {
+    return {e.what()};
+  } catch (...) {
+    return {"an exception of unknown type"};
+  }
+}
+
+std::string text_of(const Failure& failure) {
+  return failure.rank < 0 ? failure.reason
+                          : fmt::format("[comm] rank {} failed: {}", failure.rank, failure.reason);
+}
 
 bool FailureNote::set(int rank, std::string_view reason) noexcept {
   uint32_t none = kNone;
@@ -52,10 +67,7 @@ void OpWait::fail_all(const std::string& reason) {
 }
 
 void OpWait::throw_failure(const Failure& failure) {
-  const std::string what = failure.rank < 0
-                               ? failure.reason
-                               : fmt::format("[comm] rank {} failed: {}", failure.rank, failure.reason);
-  fail(ErrorKind::peer, "{}; this rank was in {}", what, texts_.operation());
+  fail(ErrorKind::peer, "{}; this rank was in {}", text_of(failure), texts_.operation());
 }
 
 }  // namespace zeno::comm

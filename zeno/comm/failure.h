@@ -4,10 +4,13 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include "zeno/base/error.h"
 
 namespace zeno::comm {
 
@@ -15,6 +18,16 @@ struct Failure {
   int rank = -1;  // -1: nobody in particular, the ranks disagree or do not move
   std::string reason;
 };
+
+// An exception as an Error would tell it; internal when it is none.
+struct Ending {
+  std::string text;
+  ErrorKind kind = ErrorKind::internal;
+};
+Ending ending_of(const std::exception_ptr& error);
+
+// "rank 2 failed: ...", or the reason alone.
+std::string text_of(const Failure& failure);
 
 // Lives in memory that all ranks of a host see. The first failure stays. Lock-free.
 class FailureNote {

@@ -1,6 +1,7 @@
 #include "zeno/comm/flight_recorder.h"
 
 #include <algorithm>
+#include <map>
 
 namespace zeno::comm {
 
@@ -15,7 +16,7 @@ uint64_t FlightRecorder::issue(std::string_view communicator, const OpRecord& re
   communicator.copy(entry.communicator, sizeof entry.communicator - 1);
   entry.record = record;
   entry.bytes = bytes;
-  entry.issued = Clock::now();
+  entry.issued = last_sign_ = Clock::now();
   return handle;
 }
 
@@ -23,7 +24,7 @@ void FlightRecorder::start(uint64_t handle) {
   const std::scoped_lock lock(mutex_);
   if (Entry* entry = find(handle)) {
     entry->state = State::started;
-    entry->started = Clock::now();
+    entry->started = last_sign_ = Clock::now();
   }
 }
 
@@ -31,13 +32,32 @@ void FlightRecorder::done(uint64_t handle) {
   const std::scoped_lock lock(mutex_);
   if (Entry* entry = find(handle)) {
     entry->state = State::done;
-    entry->finished = Clock::now();
+    entry->finished = last_sign_ = Clock::now();
   }
 }
 
-std::string FlightRecorder::dump_once() {
-  constexpr size_t kFew = 12;
-  return told_.exchange(true) ? std::string() : dump(kFew);
+std::vector<FlightRecorder::Position> FlightRecorder::positions() const {
+  const std::scoped_lock lock(mutex_);
+  std::map<std::string, Position> positions;
+  for (uint64_t handle = next_ > ring_.size() ? next_ - ring_.size() : 1; handle < next_; ++handle) {
+    const Entry& entry = ring_[handle % ring_.size()];
+    const bool message = entry.record.kind == OpKind::send || entry.record.kind == OpKind::recv;
+    if (message || entry.state == State::issued) continue;
+    Position& at = positions[entry.communicator];
+    at.communicator = entry.communicator;
+    at.title = title(entry.record);
+    at.started = entry.record.sequence;
+    if (entry.state == State::done) at.done = entry.record.sequence;
+    at.seconds = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - entry.started);
+  }
+  std::vector<Position> all;
+  for (auto& [name, at] : positions) all.push_back(std::move(at));
+  return all;
+}
+
+FlightRecorder::Clock::time_point FlightRecorder::last_sign() const {
+  const std::scoped_lock lock(mutex_);
+  return last_sign_;
 }
 
 std::string FlightRecorder::dump(size_t last) const {
@@ -56,6 +76,15 @@ std::string FlightRecorder::dump(size_t last) const {
                         time(State::done, entry.finished), describe(entry.record));
   }
   return text;
+}
+
+RecordedExchange::RecordedExchange(FlightRecorder& recorder, uint64_t number, std::string_view what)
+    : recorder_(recorder) {
+  OpRecord record = make_record(OpKind::exchange, {}, DType::u8, -1, what);
+  record.sequence = number;
+  handle_ = recorder.issue("world", record, 0);
+  recorder.start(handle_);
+  text_ = fmt::format("{} (operation {} on 'world')", title(record), number);
 }
 
 // Null when the ring has moved on.

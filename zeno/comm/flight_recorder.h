@@ -2,7 +2,6 @@
 // done, and when. Printed when a collective fails. Fixed memory. Thread rule: any thread may call.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <mutex>
@@ -23,10 +22,19 @@ class FlightRecorder {
   void start(uint64_t handle);
   void done(uint64_t handle);
 
-  // One line per operation, oldest first, with seconds since the recorder was made.
+  // One line per operation, oldest first, with seconds since the recorder was made; the last so many.
   std::string dump() const { return dump(ring_.size()); }
-  // The last few, the first time it is called; empty afterwards, so that one failure is told once.
-  std::string dump_once();
+  std::string dump(size_t last) const;
+
+  // How far the collectives of a communicator have come.
+  struct Position {
+    std::string communicator, title;      // title: of the operation started last
+    uint64_t started = 0, done = 0;       // numbers of operations; started > done: it is in that one
+    std::chrono::milliseconds seconds{};  // since then
+  };
+  std::vector<Position> positions() const;
+  // When anything was issued, started or done.
+  std::chrono::steady_clock::time_point last_sign() const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -40,7 +48,6 @@ class FlightRecorder {
     Clock::time_point issued, started, finished;
   };
 
-  std::string dump(size_t last) const;
   Entry* find(uint64_t handle);
   static std::string_view name_of(State state);
   double seconds(Clock::time_point t) const;
@@ -48,8 +55,21 @@ class FlightRecorder {
   mutable std::mutex mutex_;
   const Clock::time_point begin_ = Clock::now();
   uint64_t next_ = 1;
-  std::atomic<bool> told_{false};
+  Clock::time_point last_sign_ = begin_;
   std::vector<Entry> ring_;
+};
+
+// An exchange of small values, as an operation on 'world'.
+class RecordedExchange {
+ public:
+  RecordedExchange(FlightRecorder& recorder, uint64_t number, std::string_view what);
+  const std::string& text() const { return text_; }  // "exchange of seeds (operation 3 on 'world')"
+  void done() const { recorder_.done(handle_); }
+
+ private:
+  FlightRecorder& recorder_;
+  uint64_t handle_ = 0;
+  std::string text_;
 };
 
 }  // namespace zeno::comm

@@ -56,6 +56,7 @@ MpiHub::MpiHub(const WorldOptions& options) : options_(options), memory_(std::ma
   comm_ = duplicate(MPI_COMM_WORLD, wait);
   find_hosts();
   share_control();
+  job_ = exchange(rank_ == 0 ? new_job_name() : "").front();
 }
 
 void MpiHub::find_hosts() {
@@ -126,8 +127,8 @@ OpWait MpiHub::patience(std::string_view what) {
                  }});
 }
 
-std::vector<std::string> MpiHub::exchange(std::string_view bytes) {
-  OpWait wait = patience("an exchange at start-up");
+std::vector<std::string> MpiHub::exchange(std::string_view bytes, std::string_view what) {
+  OpWait wait = patience(what);
   MpiLink link(comm_);
   const auto complete = [&](MessageBatch& batch) {
     struct Reset {
@@ -213,6 +214,14 @@ void MpiHub::linger() noexcept {
   const auto begin = std::chrono::steady_clock::now();
   while (control_->leaving.load() < layout_.local.size() &&
          std::chrono::steady_clock::now() - begin < kMoment) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  // The exit code of a job is that of the process that ends first: let it be the one that failed.
+  constexpr auto kFirst = std::chrono::milliseconds(300);
+  const std::optional<Failure> failure = control_->note.get();
+  if (!failure || failure->rank < 0 || failure->rank == rank_) return;
+  for (const auto end = std::chrono::steady_clock::now() + kFirst;
+       !processes_.has_ended(failure->rank) && std::chrono::steady_clock::now() < end;) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }

@@ -31,7 +31,12 @@ class MpiHub final : public PeerWatch {
   std::optional<Failure> poll() override;
   void report(int rank, std::string_view reason) noexcept override;
 
-  std::vector<std::string> exchange(std::string_view bytes);
+  std::vector<std::string> exchange(std::string_view bytes,
+                                    std::string_view what = "an exchange at start-up");
+  // A name that all ranks of this job know, and no other job has.
+  const std::string& job() const { return job_; }
+  // Has the process of a rank of this host ended?
+  bool has_ended(int rank) const { return processes_.has_ended(rank); }
   // Memory of local rank 0 that all ranks of the host see, as long as memory() lives. Collective; `fill` runs
   // before the others look.
   std::byte* share(size_t bytes, const std::function<void(std::byte*)>& fill);
@@ -59,6 +64,7 @@ class MpiHub final : public PeerWatch {
   int rank_ = 0, size_ = 1;
   Layout layout_;
   std::shared_ptr<ProcessMemory> memory_;
+  std::string job_;
   ProcessWatch processes_;
   FailureNote early_note_;  // until the control block is there
   Control* control_ = nullptr;

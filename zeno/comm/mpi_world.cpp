@@ -39,12 +39,15 @@ class MpiWorld final : public World {
  public:
   explicit MpiWorld(const WorldOptions& options)
       : hub_(std::make_shared<MpiHub>(options)),
-        recorder_(std::make_shared<FlightRecorder>(options.flight_records)) {}
+        flight_(std::make_shared<FlightFile>(
+            FlightFile::Place{options.flight_folder, hub_->job(), hub_->layout().rank, hub_->layout().size},
+            std::make_shared<FlightRecorder>(options.flight_records))) {}
 
   // Without finish() the job has failed, here or elsewhere: the others must know before this process goes.
   ~MpiWorld() override {
     if (finished_) return;
     hub_->report(rank(), "it left before the job was done");
+    flight_->finish([this](int rank) { return hub_->has_ended(rank); });
     hub_->linger();
   }
 
@@ -70,7 +73,8 @@ class MpiWorld final : public World {
     parts.board_owner = hub_->memory();
     parts.watch = hub_;
     parts.memory = hub_->memory();
-    parts.recorder = recorder_;
+    parts.recorder = flight_->recorder();
+    parts.flight = flight_;
     parts.link = hub_->link();
     if (device.kind == Device::Kind::cpu) return make_group_communicator(std::move(parts));
     parts.device_staging_bytes = hub_->options().device_staging_bytes;
@@ -86,23 +90,39 @@ class MpiWorld final : public World {
     return size() == 1 ? allocator_of(device) : nccl_allocator(nccl_memory(), device);
   }
   void fail(std::string_view reason) noexcept override { hub_->report(rank(), reason); }
-  std::vector<std::string> exchange(std::string_view bytes) override { return hub_->exchange(bytes); }
-  std::string flight_records() const override { return recorder_->dump(); }
+  void record_failure(std::string_view error) noexcept override {
+    if (!flight_->wanted()) return;
+    std::optional<Failure> failure;
+    try {
+      failure = hub_->poll();
+    } catch (...) {  // MPI has no more to say; the error is there
+    }
+    flight_->tell(error, failure);
+  }
+  std::string flight_records() const override { return flight_->recorder()->dump(); }
 
   void finish() override {
-    hub_->exchange("finish");
+    exchange("finish", "the end of the job");
     check_mpi(MPI_Finalize(), "end");
     finished_ = true;
   }
 
  private:
+  std::vector<std::string> exchange_values(std::string_view bytes, std::string_view what) override {
+    const RecordedExchange record(*flight_->recorder(), ++exchanges_, what);
+    std::vector<std::string> values = hub_->exchange(bytes, record.text());
+    record.done();
+    return values;
+  }
+
   const std::shared_ptr<NcclMemory>& nccl_memory() {
     if (nccl_memory_ == nullptr) nccl_memory_ = make_nccl_memory();
     return nccl_memory_;
   }
 
   std::shared_ptr<MpiHub> hub_;  // shared with queued operations
-  std::shared_ptr<FlightRecorder> recorder_;
+  std::shared_ptr<FlightFile> flight_;
+  uint64_t exchanges_ = 0;
   std::shared_ptr<NcclMemory> nccl_memory_;  // shared with its blocks and the communicators
   bool finished_ = false;
 };

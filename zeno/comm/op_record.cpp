@@ -35,6 +35,8 @@ std::string_view name_of(OpKind kind) {
       return "recv";
     case OpKind::barrier:
       return "barrier";
+    case OpKind::exchange:
+      return "exchange";
   }
   return "?";
 }
@@ -65,11 +67,14 @@ std::string title(const OpRecord& record) {
   const std::string peer = record.kind == OpKind::send   ? fmt::format(" to rank {}", record.root)
                            : record.kind == OpKind::recv ? fmt::format(" from rank {}", record.root)
                                                          : "";
+  if (record.kind == OpKind::exchange) return fmt::format("exchange of {}", record.unit);
   return fmt::format("{}{} of unit {}", name_of(record.kind), peer, record.unit);
 }
 
 std::string describe(const OpRecord& record) {
-  if (record.kind == OpKind::none || record.kind == OpKind::barrier) return title(record);
+  if (record.kind == OpKind::none || record.kind == OpKind::barrier || record.kind == OpKind::exchange) {
+    return title(record);
+  }
   const std::string root = record.kind == OpKind::broadcast ? fmt::format(" from rank {}", record.root) : "";
   return fmt::format("{}{} ({} part{}, {} {} elements)", title(record), root, record.parts,
                      record.parts == 1 ? "" : "s", record.elements, name_of(record.dtype));

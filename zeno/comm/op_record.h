@@ -24,7 +24,8 @@ enum class OpKind : uint8_t {
   all_to_all,
   send,
   recv,
-  barrier
+  barrier,
+  exchange  // of small values, World::exchange
 };
 std::string_view name_of(OpKind kind);
 

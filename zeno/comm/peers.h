@@ -14,7 +14,7 @@
 #include "zeno/comm/board.h"
 #include "zeno/comm/communicator.h"
 #include "zeno/comm/failure.h"
-#include "zeno/comm/flight_recorder.h"
+#include "zeno/comm/flight_file.h"
 
 namespace zeno::comm {
 
@@ -72,6 +72,7 @@ struct GroupParts {
   std::shared_ptr<PeerWatch> watch;
   std::shared_ptr<PeerMemory> memory;
   std::shared_ptr<FlightRecorder> recorder;
+  std::shared_ptr<FlightFile> flight;
   std::shared_ptr<RemoteLink> link;  // null when all ranks are local
 };
 

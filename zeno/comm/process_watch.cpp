@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 
@@ -19,6 +20,10 @@ std::optional<int> ProcessWatch::ended() const {
     if (has_ended(process)) return process.rank;
   }
   return std::nullopt;
+}
+
+bool ProcessWatch::has_ended(int rank) const {
+  return std::ranges::any_of(processes_, [&](const Process& p) { return p.rank == rank && has_ended(p); });
 }
 
 int64_t ProcessWatch::pid_of(int rank) const {

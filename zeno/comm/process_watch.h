@@ -15,6 +15,8 @@ class ProcessWatch {
   void add(int rank, int64_t pid);
   // The rank of a process that has ended, if any. Does not block.
   std::optional<int> ended() const;
+  // False for ranks that are not watched.
+  bool has_ended(int rank) const;
   int64_t pid_of(int rank) const;
 
  private:

@@ -109,11 +109,21 @@ void Rendezvous::complete(MessageBatch& batch, OpWait& wait) {
 void Rendezvous::tell(const std::exception& error) const noexcept {
   parts_.watch->report(layout().rank, error.what());
   try {
-    if (const std::string dump = parts_.recorder->dump_once(); !dump.empty()) {
-      log_warning("{}\nlast operations of this rank:\n{}", error.what(), dump);
-    }
-  } catch (...) {  // the log is a courtesy; the error itself is on its way
+    parts_.flight->tell(error.what(), parts_.watch->poll(), describe_others());
+  } catch (...) {  // a courtesy; the error itself is on its way
   }
+}
+
+std::map<int, std::string> Rendezvous::describe_others() const {
+  std::map<int, std::string> seen;
+  for (size_t l = 0; l < layout().local.size(); ++l) {
+    if (int(l) == layout().local_index) continue;
+    const OpRecord last = board_.last_done(int(l));
+    seen[layout().local[l]] = last.sequence == 0 ? fmt::format("nothing completed on '{}'", parts_.name)
+                                                 : fmt::format("last completed on '{}': operation {}, {}",
+                                                               parts_.name, last.sequence, title(last));
+  }
+  return seen;
 }
 
 std::string Rendezvous::describe_operation(const OpRecord& record) const {

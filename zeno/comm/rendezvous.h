@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <span>
 #include <string>
@@ -44,7 +45,7 @@ class Rendezvous {
   void check_message(const Op& op, const OpRecord& theirs, OpWait& wait) const;
   void finish(MessageBatch& batch, OpWait& wait);
   static void complete(MessageBatch& batch, OpWait& wait);
-  // To the other ranks, unless they know of a failure already, and to the log.
+  // To the other ranks, unless they know of a failure already, and to the flight file or the log.
   void tell(const std::exception& error) const noexcept;
   void count_traffic(const Op& op);
   // Who is missing.
@@ -58,6 +59,8 @@ class Rendezvous {
  private:
   void exchange_records(const OpRecord& mine, OpWait& wait);
   std::string describe_operation(const OpRecord& record) const;
+  // What this rank knows of the others of its host, by rank.
+  std::map<int, std::string> describe_others() const;
 
   std::vector<OpRecord> records_;             // of all ranks, for the collective that runs
   const MessageBatch* open_batch_ = nullptr;  // of the collective that runs, for the stall report

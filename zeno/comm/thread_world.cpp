@@ -3,7 +3,9 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <mutex>
+#include <ranges>
 #include <thread>
 
 #include "zeno/base/error.h"
@@ -34,13 +36,21 @@ class ThreadMemory final : public PeerMemory {
 class ThreadHub final : public PeerWatch {
  public:
   ThreadHub(int ranks, const WorldOptions& options)
-      : ranks_(ranks), options_(options), values_(size_t(ranks)) {}
+      : ranks_(ranks), options_(options), values_(size_t(ranks)) {
+    const std::string job = new_job_name();
+    for (int r = 0; r < ranks; ++r) {
+      flights_.push_back(
+          std::make_shared<FlightFile>(FlightFile::Place{options.flight_folder, job, r, ranks},
+                                       std::make_shared<FlightRecorder>(options.flight_records)));
+    }
+  }
 
   std::optional<Failure> poll() override { return note_.get(); }
   void report(int rank, std::string_view reason) noexcept override { note_.set(rank, reason); }
 
   int ranks() const { return ranks_; }
   const WorldOptions& options() const { return options_; }
+  const std::shared_ptr<FlightFile>& flight(int rank) const { return flights_[size_t(rank)]; }
 
   // The board of the `index`-th communicator; the first rank to ask makes it.
   std::byte* board(size_t index) {
@@ -52,8 +62,8 @@ class ThreadHub final : public PeerWatch {
     return boards_[index].data();
   }
 
-  std::vector<std::string> exchange(int rank, std::string_view bytes) {
-    OpWait wait(*this, options_.deadline, {[] { return "exchange"; }, [&] { return missing(); }});
+  std::vector<std::string> exchange(int rank, std::string_view bytes, const std::string& operation) {
+    OpWait wait(*this, options_.deadline, {[&] { return operation; }, [&] { return missing(); }});
     std::unique_lock lock(mutex_);
     values_[size_t(rank)] = std::string(bytes);
     const uint64_t round = round_;
@@ -86,11 +96,12 @@ class ThreadHub final : public PeerWatch {
     for (int r = 0; r < ranks_; ++r) {
       if (!values_[size_t(r)]) ranks.push_back(r);
     }
-    return ranks.empty() ? "all have arrived" : list_ranks(ranks) + " not there";
+    return ranks.empty() ? "all have come" : "no word from " + list_ranks(ranks);
   }
 
   const int ranks_;
   const WorldOptions options_;
+  std::vector<std::shared_ptr<FlightFile>> flights_;  // by rank
   FailureNote note_;
   std::mutex mutex_;
   std::condition_variable all_here_;
@@ -104,9 +115,7 @@ class ThreadHub final : public PeerWatch {
 class ThreadWorld final : public World {
  public:
   ThreadWorld(std::shared_ptr<ThreadHub> hub, int rank)
-      : hub_(std::move(hub)),
-        rank_(rank),
-        recorder_(std::make_shared<FlightRecorder>(hub_->options().flight_records)) {}
+      : hub_(std::move(hub)), rank_(rank), flight_(hub_->flight(rank)) {}
 
   int rank() const override { return rank_; }
   int size() const override { return hub_->ranks(); }
@@ -123,7 +132,8 @@ class ThreadWorld final : public World {
     parts.board_owner = hub_;
     parts.watch = hub_;
     parts.memory = std::make_shared<ThreadMemory>();
-    parts.recorder = recorder_;
+    parts.recorder = flight_->recorder();
+    parts.flight = flight_;
     if (device.kind == Device::Kind::cpu) return make_group_communicator(std::move(parts));
     parts.device_staging_bytes = hub_->options().device_staging_bytes;
     return make_cuda_thread_communicator(std::move(parts), device,
@@ -132,36 +142,26 @@ class ThreadWorld final : public World {
 
   Allocator allocator(Device device) override { return allocator_of(device); }
   void fail(std::string_view reason) noexcept override { hub_->report(rank_, reason); }
-  std::vector<std::string> exchange(std::string_view bytes) override { return hub_->exchange(rank_, bytes); }
-  std::string flight_records() const override { return recorder_->dump(); }
-  void finish() override { exchange("finish"); }
+  void record_failure(std::string_view error) noexcept override {
+    if (flight_->wanted()) flight_->tell(error, hub_->poll());
+  }
+  std::string flight_records() const override { return flight_->recorder()->dump(); }
+  void finish() override { exchange("finish", "the end of the job"); }
 
  private:
+  std::vector<std::string> exchange_values(std::string_view bytes, std::string_view what) override {
+    const RecordedExchange record(*flight_->recorder(), ++exchanges_, what);
+    std::vector<std::string> values = hub_->exchange(rank_, bytes, record.text());
+    record.done();
+    return values;
+  }
+
   std::shared_ptr<ThreadHub> hub_;  // shared with queued operations and the other ranks
   int rank_;
-  std::shared_ptr<FlightRecorder> recorder_;
+  std::shared_ptr<FlightFile> flight_;
   size_t communicators_ = 0;
+  uint64_t exchanges_ = 0;
 };
-
-std::string message_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& e) {
-    return e.what();
-  } catch (...) {
-    return "an exception of unknown type";
-  }
-}
-
-bool is_peer_error(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const Error& e) {
-    return e.kind() == ErrorKind::peer;
-  } catch (...) {
-    return false;
-  }
-}
 
 // Errors of the ranks in the order they came.
 class ErrorList {
@@ -172,12 +172,13 @@ class ErrorList {
   }
   // The rank that failed first knows best; then whoever has more to say than that a peer failed.
   void rethrow_original(const std::optional<Failure>& failure) const {
+    const std::scoped_lock lock(mutex_);  // one that was left behind may still add its own
     if (errors_.empty()) return;
     for (const Entry& entry : errors_) {
       if (failure && entry.rank == failure->rank) std::rethrow_exception(entry.error);
     }
     for (const Entry& entry : errors_) {
-      if (!is_peer_error(entry.error)) std::rethrow_exception(entry.error);
+      if (ending_of(entry.error).kind != ErrorKind::peer) std::rethrow_exception(entry.error);
     }
     std::rethrow_exception(errors_.front().error);
   }
@@ -187,8 +188,96 @@ class ErrorList {
     int rank;
     std::exception_ptr error;
   };
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::vector<Entry> errors_;
+};
+
+// The ranks of a run and who has come back. Shared with their threads: one that is stuck is left behind.
+class ThreadRun : public std::enable_shared_from_this<ThreadRun> {
+ public:
+  ThreadRun(int ranks, const WorldOptions& options, std::function<void(World&)> body)
+      : hub_(std::make_shared<ThreadHub>(ranks, options)), body_(std::move(body)), back_(size_t(ranks)) {}
+
+  void run() {
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < hub_->ranks(); ++rank) {
+      threads.emplace_back([self = shared_from_this(), rank] { self->run_rank(rank); });
+    }
+    const std::vector<bool> back = wait();
+    for (size_t r = 0; r < threads.size(); ++r) {
+      back[r] ? threads[r].join() : threads[r].detach();
+    }
+    errors_.rethrow_original(hub_->poll());
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void run_rank(int rank) {
+    set_log_rank(rank);
+    ThreadWorld world(hub_, rank);
+    try {
+      body_(world);
+    } catch (...) {
+      const std::exception_ptr error = std::current_exception();
+      const Ending ending = ending_of(error);
+      world.fail(ending.text);
+      if (ending.kind != ErrorKind::usage) world.record_failure(ending.text);
+      errors_.add(rank, error);
+    }
+    const std::scoped_lock lock(mutex_);
+    back_[size_t(rank)] = true;
+    change_.notify_all();
+  }
+
+  // Until all are back, or no more will come. Returns who is.
+  std::vector<bool> wait() {
+    constexpr auto kLook = std::chrono::milliseconds(20), kMoment = std::chrono::milliseconds(500);
+    std::unique_lock lock(mutex_);
+    const auto all_back = [&] { return std::ranges::all_of(back_, std::identity{}); };
+    while (!change_.wait_for(lock, kLook, all_back) && !hub_->poll()) {
+    }
+    if (!hub_->poll()) return back_;
+    const Clock::time_point failed = Clock::now();
+    change_.wait_for(lock, kMoment, all_back);
+    write_flight();
+    while (!change_.wait_for(lock, kLook, all_back) && !only_stuck(failed)) {
+    }
+    for (int r = 0; r < hub_->ranks(); ++r) {
+      if (!back_[size_t(r)]) log_warning("[comm] rank {} does not come back: leaving it behind", r);
+    }
+    return back_;
+  }
+
+  // For ranks that have not written their part as well: they ended without an error, or are stuck.
+  void write_flight() {
+    const auto told = [&](int rank) { return hub_->flight(rank)->told(); };
+    if (std::ranges::none_of(std::views::iota(0, hub_->ranks()), told)) return;
+    for (int r = 0; r < hub_->ranks(); ++r) {
+      hub_->flight(r)->write_part(back_[size_t(r)] ? "it ended without an error" : "it has not come back",
+                                  hub_->poll());
+    }
+    hub_->flight(0)->finish([](int) { return false; });
+  }
+
+  // Has nobody who is not back shown a sign of life for the deadline?
+  bool only_stuck(Clock::time_point failed) const {
+    constexpr auto kGrace = std::chrono::seconds(2);  // to see the failure and unwind
+    const Clock::time_point now = Clock::now();
+    if (now - failed < kGrace) return false;
+    for (int r = 0; r < hub_->ranks(); ++r) {
+      const bool alive = now - hub_->flight(r)->recorder()->last_sign() < hub_->options().deadline;
+      if (!back_[size_t(r)] && alive) return false;
+    }
+    return true;
+  }
+
+  const std::shared_ptr<ThreadHub> hub_;
+  const std::function<void(World&)> body_;
+  ErrorList errors_;
+  std::mutex mutex_;
+  std::condition_variable change_;
+  std::vector<bool> back_;  // by rank
 };
 
 }  // namespace
@@ -199,24 +288,7 @@ std::unique_ptr<World> make_self_world() {
 
 void run_thread_ranks(int ranks, const WorldOptions& options, const std::function<void(World&)>& body) {
   require(ranks >= 1, ErrorKind::usage, "[comm] got {} ranks, expected at least 1", ranks);
-  const auto hub = std::make_shared<ThreadHub>(ranks, options);
-  ErrorList errors;
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      set_log_rank(rank);
-      try {
-        ThreadWorld world(hub, rank);
-        body(world);
-      } catch (...) {
-        const std::exception_ptr error = std::current_exception();
-        hub->report(rank, message_of(error));
-        errors.add(rank, error);
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  errors.rethrow_original(hub->poll());
+  std::make_shared<ThreadRun>(ranks, options, body)->run();
 }
 
 }  // namespace zeno::comm

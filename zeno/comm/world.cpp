@@ -6,6 +6,7 @@
 
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
+#include "zeno/comm/failure.h"
 
 namespace zeno::comm {
 namespace {
@@ -18,7 +19,7 @@ std::string shorten(std::string_view text) {
 }  // namespace
 
 void check_same(World& world, std::string_view what, std::string_view value) {
-  const std::vector<std::string> values = world.exchange(value);
+  const std::vector<std::string> values = world.exchange(value, what);
   for (size_t r = 1; r < values.size(); ++r) {
     require(values[r] == values[0], ErrorKind::peer,
             "[comm] the ranks disagree on {}: rank 0 has '{}', rank {} has '{}'", what, shorten(values[0]), r,
@@ -35,11 +36,10 @@ void run_mpi_rank(const WorldOptions& options, const std::function<void(World&)>
   try {
     body(*world);
     world->finish();
-  } catch (const std::exception& error) {
-    world->fail(error.what());
-    throw;
   } catch (...) {
-    world->fail("an exception of unknown type");
+    const Ending ending = ending_of(std::current_exception());
+    world->fail(ending.text);
+    if (ending.kind != ErrorKind::usage) world->record_failure(ending.text);
     throw;
   }
 }

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "zeno/base/file.h"
 #include "zeno/comm/communicator.h"
 #include "zeno/device/buffer.h"
 
@@ -27,6 +28,9 @@ struct WorldOptions {
   // Device memory per rank and communicator, in two halves, where slices of CUDA reductions wait to be
   // summed: between processes, and between GPUs that cannot read each other. Made at the first reduction.
   size_t device_staging_bytes = size_t(64) << 20;
+  // Where the flight records of all ranks go when the world fails (flight_file.h); empty, or not there: to
+  // the log.
+  Path flight_folder;
   int ranks_per_host = 0;  // 0: ask the system; for tests: rank r lives on host r / ranks_per_host (MPI only)
 };
 
@@ -52,8 +56,14 @@ class World {
   // `reason`. Never throws, never blocks.
   virtual void fail(std::string_view reason) noexcept = 0;
 
-  // Blocking exchange of small values, for start-up: returns the bytes of all ranks, in order.
-  virtual std::vector<std::string> exchange(std::string_view bytes) = 0;
+  // Blocking exchange of small values, for start-up: returns the bytes of all ranks, in order. `what` they
+  // are, for errors and the flight recorder.
+  std::vector<std::string> exchange(std::string_view bytes, std::string_view what = "small values") {
+    return exchange_values(bytes, what);
+  }
+
+  // This rank ends with `error`: its last operations go to the flight file, where there is one. Never throws.
+  virtual void record_failure(std::string_view error) noexcept = 0;
 
   // The last operations of this rank, a line each, oldest first.
   virtual std::string flight_records() const = 0;
@@ -61,6 +71,9 @@ class World {
   // Collective: the job went well and nobody needs the others any more. Waits for all ranks; nothing may be
   // called afterwards. Processes under MPI must call it; after a failure it is left out.
   virtual void finish() = 0;
+
+ private:
+  virtual std::vector<std::string> exchange_values(std::string_view bytes, std::string_view what) = 0;
 };
 
 // Throws Error(peer) on every rank, naming the first rank that differs, unless all ranks give the same
@@ -72,7 +85,9 @@ std::unique_ptr<World> make_self_world();
 
 // Runs `body` on `ranks` threads of this process, each with its World. Returns when all have returned; when
 // any throws, the others are failed, and the first original error is rethrown (an Error(peer) that only
-// reports it is not original).
+// reports it is not original). After a failure, a rank that has shown no sign of life for the deadline is
+// left behind: the error is thrown while its thread is still there, and the process should end without
+// destroying what that thread may use (std::_Exit).
 void run_thread_ranks(int ranks, const WorldOptions& options, const std::function<void(World&)>& body);
 
 // What the launcher's variables say about this process; looks at nothing else.

@@ -23,6 +23,7 @@ void set_folders(RunConfig& run) {
 void run_ranks(const RunConfig& run, bool catch_signals, const std::function<void(comm::World&)>& body) {
   comm::WorldOptions options;
   options.deadline = std::chrono::milliseconds(int64_t(run.deadline_s * 1000));
+  options.flight_folder = run.out;
   std::optional<Interrupt> interrupt;
   const comm::LaunchInfo launch = comm::launch_info();
   if (launch.size > 1) {
@@ -31,12 +32,12 @@ void run_ranks(const RunConfig& run, bool catch_signals, const std::function<voi
             launch.size);
     // Inside: after the world has set its own handler of SIGTERM, which comes back when the body is over.
     return comm::run_mpi_rank(options, [&](comm::World& world) {
-      if (catch_signals) interrupt.emplace();
+      if (catch_signals) interrupt.emplace(run.save_deadline_s);
       body(world);
       interrupt.reset();
     });
   }
-  if (catch_signals) interrupt.emplace();
+  if (catch_signals) interrupt.emplace(run.save_deadline_s);
   comm::run_thread_ranks(std::max<int>(1, int(run.ranks)), options, body);
 }
 

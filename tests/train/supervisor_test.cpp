@@ -1,0 +1,111 @@
+#include "zeno/train/supervisor.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "zeno/base/error.h"
+
+namespace zeno::train {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr ChildEnd kKilled{SIGKILL, 137, 12300ms};
+ChildEnd ended(ErrorKind kind) { return {0, exit_code(kind), 4000ms}; }
+bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+TEST(RestartPolicy, AGoodEndIsTheEnd) {
+  RestartPolicy policy(3, {});
+  const RestartPolicy::Verdict verdict = policy.after({0, 0, 1s}, 10);
+  EXPECT_FALSE(verdict.restart);
+  EXPECT_EQ(verdict.text, "");
+}
+
+TEST(RestartPolicy, DeathAndPeerFailureAreStartedAgainAndSaidSo) {
+  RestartPolicy policy(3, {});
+  RestartPolicy::Verdict verdict = policy.after(kKilled, {});
+  EXPECT_TRUE(verdict.restart);
+  EXPECT_EQ(verdict.text,
+            "[supervisor] the run was killed by SIGKILL after 12.3 s; restart 1 of 3 from the beginning");
+  verdict = policy.after(ended(ErrorKind::peer), 40);
+  EXPECT_TRUE(verdict.restart);
+  EXPECT_EQ(verdict.text,
+            "[supervisor] the run ended with exit code 6 after 4.0 s; restart 2 of 3 from the checkpoint of "
+            "step 40");
+}
+
+TEST(RestartPolicy, ErrorsThatWouldComeAgainAreNot) {
+  for (const ErrorKind kind :
+       {ErrorKind::usage, ErrorKind::data, ErrorKind::memory, ErrorKind::io, ErrorKind::internal}) {
+    RestartPolicy policy(3, {});
+    const RestartPolicy::Verdict verdict = policy.after(ended(kind), 10);
+    EXPECT_FALSE(verdict.restart);
+    EXPECT_TRUE(has(verdict.text, "not started again")) << verdict.text;
+  }
+}
+
+TEST(RestartPolicy, AtMostSoOften) {
+  RestartPolicy policy(2, {});
+  EXPECT_TRUE(policy.after(kKilled, 1).restart);
+  EXPECT_TRUE(policy.after(kKilled, 2).restart);
+  const RestartPolicy::Verdict verdict = policy.after(kKilled, 3);
+  EXPECT_FALSE(verdict.restart);
+  EXPECT_TRUE(has(verdict.text, "all 2 restarts are used up")) << verdict.text;
+}
+
+TEST(RestartPolicy, WithoutProgressItGivesUpEarly) {
+  RestartPolicy policy(100, {});
+  EXPECT_TRUE(policy.after(kKilled, {}).restart);
+  EXPECT_TRUE(policy.after(kKilled, 5).restart) << "progress";
+  EXPECT_TRUE(policy.after(kKilled, 5).restart);
+  EXPECT_TRUE(policy.after(kKilled, 5).restart);
+  const RestartPolicy::Verdict verdict = policy.after(kKilled, 5);
+  EXPECT_FALSE(verdict.restart);
+  EXPECT_TRUE(has(verdict.text,
+                  "died 3 times in a row without getting to a checkpoint after the checkpoint "
+                  "of step 5"))
+      << verdict.text;
+}
+
+TEST(RestartPolicy, CheckpointsFromBeforeAreNoProgress) {
+  RestartPolicy policy(100, 70);
+  EXPECT_TRUE(policy.after(kKilled, 70).restart);
+  EXPECT_TRUE(policy.after(kKilled, 70).restart);
+  EXPECT_FALSE(policy.after(kKilled, 60).restart) << "the newest was damaged: an older one is none either";
+}
+
+TEST(RestartPolicy, NoneAllowed) {
+  RestartPolicy policy(0, {});
+  EXPECT_FALSE(policy.after(kKilled, 10).restart);
+}
+
+TEST(SplitWords, AsAShellWould) {
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(split_words(""), Words{});
+  EXPECT_EQ(split_words("  mpirun -n  4 "), (Words{"mpirun", "-n", "4"}));
+  EXPECT_EQ(split_words("a 'b c' d\"e f\"g ''"), (Words{"a", "b c", "de fg", ""}));
+  EXPECT_THROW(split_words("mpirun 'open"), Error);
+}
+
+TEST(Supervisor, ALauncherThatIsNotThereIsAnError) {
+  Supervisor supervisor({.launcher = {"no-such-launcher"},
+                         .arguments = [] { return std::vector<std::string>{}; },
+                         .newest_step = [] { return std::optional<int64_t>(); }});
+  try {
+    supervisor.run();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    EXPECT_TRUE(has(error.what(), "cannot start no-such-launcher: No such file")) << error.what();
+  }
+}
+
+TEST(Supervisor, TheExitCodeIsThatOfTheProcess) {
+  Supervisor supervisor({.launcher = {"/bin/sh", "-c", "exit 42", "sh"},
+                         .arguments = [] { return std::vector<std::string>{}; },
+                         .newest_step = [] { return std::optional<int64_t>(); }});
+  EXPECT_EQ(supervisor.run(), 42);
+}
+
+}  // namespace
+}  // namespace zeno::train

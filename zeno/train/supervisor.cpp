@@ -1,0 +1,193 @@
+#include "zeno/train/supervisor.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "zeno/base/error.h"
+#include "zeno/base/log.h"
+
+namespace zeno::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The signals that a supervisor waits for, kept from it until it asks.
+class SignalSet {
+ public:
+  SignalSet() {
+    sigemptyset(&set_);
+    for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD}) sigaddset(&set_, signal);
+    sigprocmask(SIG_BLOCK, &set_, &before_);
+  }
+  ~SignalSet() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  SignalSet(const SignalSet&) = delete;
+  SignalSet& operator=(const SignalSet&) = delete;
+
+  const sigset_t& set() const { return set_; }
+
+ private:
+  sigset_t set_{}, before_{};
+};
+
+std::string describe(const ChildEnd& end) {
+  const double seconds = std::chrono::duration<double>(end.lasted).count();
+  if (end.signal == 0) return fmt::format("ended with exit code {} after {:.1f} s", end.exit_code, seconds);
+  const char* name = sigabbrev_np(end.signal);
+  return fmt::format("was killed by {} after {:.1f} s",
+                     name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", end.signal),
+                     seconds);
+}
+
+// In the child: becomes the program, or tells `failed` why not. Only calls that are allowed after fork().
+[[noreturn]] void become(const char* file, char* const* words, pid_t parent, int death_signal, int failed) {
+  prctl(PR_SET_PDEATHSIG, death_signal);
+  if (getppid() != parent) _exit(exit_code(ErrorKind::peer));  // it died before it could be followed
+  // A group of its own: what a terminal or a launcher sends to the group goes to the supervisor, which passes
+  // it on once. Nothing to read, so that no read can stop it in the background.
+  setpgid(0, 0);
+  if (const int null = open("/dev/null", O_RDONLY); null >= 0) dup2(null, STDIN_FILENO);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  execvp(file, words);
+  const int error = errno;
+  [[maybe_unused]] const ssize_t written = write(failed, &error, sizeof error);
+  _exit(127);
+}
+
+}  // namespace
+
+RestartPolicy::Verdict RestartPolicy::after(const ChildEnd& end, std::optional<int64_t> step) {
+  const bool well = end.signal == 0 && end.exit_code == 0;
+  if (well || max_ == 0) return {};
+  std::string text = "[supervisor] the run " + describe(end);
+  if (end.signal == 0 && end.exit_code != exit_code(ErrorKind::peer)) {
+    return {false, text + "; the same error would come again: not started again"};
+  }
+  fruitless_ = step > step_ ? 0 : fruitless_ + 1;
+  step_ = step;
+  const std::string from = step ? fmt::format("the checkpoint of step {}", *step) : "the beginning";
+  if (fruitless_ >= kFruitless) {
+    return {false, fmt::format("{}; it died {} times in a row without getting to a checkpoint after {}: not "
+                               "started again; save more often or look for what kills it",
+                               text, fruitless_, from)};
+  }
+  if (restarts_ == max_) {
+    return {false, fmt::format("{}; all {} restarts are used up; the same command with --resume auto goes on "
+                               "from {}",
+                               text, max_, from)};
+  }
+  ++restarts_;
+  return {true, fmt::format("{}; restart {} of {} from {}", text, restarts_, max_, from)};
+}
+
+std::vector<std::string> split_words(std::string_view text) {
+  std::vector<std::string> words;
+  bool in_word = false;
+  char quote = 0;
+  for (const char c : text) {
+    if (quote != 0) {
+      if (c == quote) {
+        quote = 0;
+      } else {
+        words.back() += c;
+      }
+      continue;
+    }
+    const bool space = c == ' ' || c == '\t' || c == '\n';
+    if (!space && !in_word) words.emplace_back();
+    in_word = !space;
+    if (c == '\'' || c == '"') {
+      quote = c;
+    } else if (!space) {
+      words.back() += c;
+    }
+  }
+  require(quote == 0, ErrorKind::usage, "[train] --launcher {}: the quote {} is not closed", text, quote);
+  return words;
+}
+
+int Supervisor::run() {
+  const SignalSet signals;
+  RestartPolicy policy(options_.max_restarts, options_.newest_step());
+  while (true) {
+    const int pid = start();
+    log_info("[supervisor] the run is process {}", pid);
+    const ChildEnd end = wait_for(pid, signals.set());
+    if (signals_ > 0) return end.exit_code;
+    const RestartPolicy::Verdict verdict = policy.after(end, options_.newest_step());
+    if (!verdict.text.empty()) log_warning("{}", verdict.text);
+    if (!verdict.restart) return end.exit_code;
+  }
+}
+
+int Supervisor::start() {
+  const bool launched = !options_.launcher.empty();
+  std::vector<std::string> command = options_.launcher;
+  command.push_back(std::filesystem::read_symlink("/proc/self/exe").string());
+  for (std::string& word : options_.arguments()) command.push_back(std::move(word));
+  std::vector<char*> words;
+  for (std::string& word : command) words.push_back(word.data());
+  words.push_back(nullptr);
+  std::array<int, 2> failed{};
+  require(pipe2(failed.data(), O_CLOEXEC) == 0, ErrorKind::io, "[supervisor] no pipe: {}",
+          std::strerror(errno));
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    // A launcher has processes to end, perhaps on other machines: SIGTERM leaves it the time.
+    become(launched ? words[0] : "/proc/self/exe", words.data(), parent, launched ? SIGTERM : SIGKILL,
+           failed[1]);
+  }
+  const int fork_error = errno;
+  close(failed[1]);
+  int error = 0;
+  const bool told = pid > 0 && read(failed[0], &error, sizeof error) == ssize_t(sizeof error);
+  close(failed[0]);
+  require(pid > 0, ErrorKind::io, "[supervisor] cannot start a process: {}", std::strerror(fork_error));
+  if (told) waitpid(pid, nullptr, 0);
+  require(!told, ErrorKind::usage, "[supervisor] cannot start {}: {}; is it installed and in PATH?",
+          command[0], std::strerror(error));
+  return pid;
+}
+
+ChildEnd Supervisor::wait_for(int pid, const sigset_t& signals) {
+  const Clock::time_point begin = Clock::now();
+  int status = 0;
+  while (waitpid(pid, &status, WNOHANG) != pid) {
+    const int signal = sigwaitinfo(&signals, nullptr);
+    if (signal == SIGUSR2) kill(pid, SIGUSR2);  // a wish for a checkpoint; launchers pass it on
+    if (signal == SIGINT || signal == SIGTERM || signal == SIGUSR1) pass_on(signal, pid);
+  }
+  const auto lasted = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
+  ChildEnd end{0, WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), lasted};
+  // Launchers and shells tell a signal this way.
+  if (end.exit_code > 128 && end.exit_code < 128 + NSIG) end.signal = end.exit_code - 128;
+  return end;
+}
+
+void Supervisor::pass_on(int signal, int pid) {
+  constexpr auto kSame = std::chrono::milliseconds(300);
+  const Clock::time_point now = Clock::now();
+  if (signals_ > 0 && now - last_signal_ < kSame) return;  // some send theirs twice
+  last_signal_ = now;
+  ++signals_;
+  const bool launched = !options_.launcher.empty();
+  if (signals_ == 1) {
+    kill(pid, launched ? SIGUSR1 : signal);  // launchers pass this one on to the ranks, and die of the others
+    log_info("[supervisor] SIG{}: asked the run to stop; again: kill it", sigabbrev_np(signal));
+  } else {
+    log_warning("[supervisor] SIG{} again: killing the run", sigabbrev_np(signal));
+    kill(launched && signals_ == 2 ? pid : -pid, launched && signals_ == 2 ? SIGTERM : SIGKILL);
+  }
+}
+
+}  // namespace zeno::train
