@@ -132,6 +132,41 @@ TEST_F(Resume, DamageIsNamedAndAnOlderCheckpointTaken) {
   EXPECT_EQ(outcome("part"), outcome("whole"));
 }
 
+// Whatever is wrong with a checkpoint, inspect says where, what is in there, and what to use instead.
+TEST_F(Resume, InspectNamesFileExtentAndTensors) {
+  make_stopped("part", "--ranks 2 --stage 3 --micro-batch 1");
+  const std::string rank = "rank-0001-of-0002.safetensors";
+  struct Damage {
+    std::string file;
+    int64_t at;  // negative: from the end; 0: the file is gone
+    std::vector<std::string> words;
+  };
+  for (const auto& [file, at, words] :
+       {Damage{rank, -2, {rank, "damaged: got checksum", "/lm_head.weight@"}},
+        Damage{rank, 9, {rank, "18 extents, of blocks.0.mlp.down.weight"}},
+        Damage{rank, 0, {rank, "missing", "18 extents, of blocks.0.mlp.down.weight"}},
+        Damage{"manifest.json", 100, {"manifest.json", "damaged"}},
+        Damage{"manifest.json", 0, {"no finished checkpoint"}}}) {
+    copy("part", "hurt");
+    const fs::path hurt = path("hurt/checkpoints/step-00000010") + "/" + file;
+    if (at == 0) {
+      fs::remove(hurt);
+    } else {
+      const auto place = std::streamoff(at > 0 ? at : int64_t(fs::file_size(hurt)) + at);
+      std::fstream bytes(hurt, std::ios::in | std::ios::out | std::ios::binary);
+      bytes.seekg(place);
+      const char byte = char(bytes.get() ^ 4);
+      bytes.seekp(place);
+      bytes.put(byte);
+    }
+    const CommandResult shown = run_command(kZeno + " inspect " + path("hurt/checkpoints/step-00000010/"));
+    EXPECT_EQ(shown.exit_code, 3) << shown.output;
+    EXPECT_NE(shown.output.find("step-00000005 is whole"), std::string::npos) << shown.output;
+    for (const std::string& word : words)
+      EXPECT_NE(shown.output.find(word), std::string::npos) << word << " is missing in " << shown.output;
+  }
+}
+
 TEST_F(Resume, ACheckpointIsExportedAsAModel) {
   make_stopped("part", "--ranks 2 --stage 3 --micro-batch 1");
   expect_ok(kZeno + " export " + path("part/checkpoints/step-00000010") + " " + path("exported"));

@@ -16,6 +16,18 @@ TEST(Interrupt, TheFirstSignalIsAWish) {
   }
 }
 
+TEST(Interrupt, AWishForACheckpointIsTakenOnce) {
+  const Interrupt interrupt;
+  EXPECT_FALSE(Interrupt::take_save_request());
+  for (int turn = 0; turn < 2; ++turn) {
+    raise(SIGUSR2);
+    raise(SIGUSR2);
+    EXPECT_TRUE(Interrupt::take_save_request());
+    EXPECT_FALSE(Interrupt::take_save_request());
+  }
+  EXPECT_FALSE(Interrupt::requested());
+}
+
 TEST(Interrupt, TheSecondEndsTheProcess) {
   const pid_t child = fork();
   if (child == 0) {

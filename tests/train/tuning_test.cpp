@@ -39,6 +39,10 @@ TEST(Tuning, WithoutARankOtherSettingsOfAdaptersAreRefused) {
   config = lora_of(0);
   config.lora.alpha = 16;
   test::expect_error(ErrorKind::usage, {"--lora-rank"}, [&] { tuning_of(config); });
+  config = lora_of(0);
+  config.lora.quantize_base = BaseDtype::nf4;
+  test::expect_error(ErrorKind::usage, {"--quantize-base", "--lora-rank"}, [&] { tuning_of(config); });
+  EXPECT_FALSE(tuning_of(config, false).lora);
 }
 
 TEST(Tuning, AnAdapterToGoOnFromDecides) {

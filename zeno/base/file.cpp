@@ -57,6 +57,12 @@ int open_or_fail(const Path& path, int flags, const char* what) {
   return fd;
 }
 
+// Memory file systems may not have the flag.
+int open_past_cache(const Path& path, int flags) {
+  const int fd = file_system().open(path.c_str(), flags | O_DIRECT | O_CLOEXEC, 0);
+  return fd >= 0 ? fd : open_or_fail(path, flags, "cannot open");
+}
+
 }  // namespace
 
 int FileSystem::open(const char* path, int flags, mode_t mode) { return ::open(path, flags, mode); }
@@ -68,6 +74,7 @@ ssize_t FileSystem::pwrite(int fd, const void* data, size_t bytes, off_t offset)
 }
 int FileSystem::fsync(int fd) { return ::fsync(fd); }
 int FileSystem::rename(const char* from, const char* to) { return std::rename(from, to); }
+int FileSystem::statvfs(const char* path, struct statvfs* info) { return ::statvfs(path, info); }
 
 FileSystemOverride::FileSystemOverride(FileSystem& replacement) : previous_(current.exchange(&replacement)) {}
 FileSystemOverride::~FileSystemOverride() { current.store(previous_, std::memory_order_release); }
@@ -83,6 +90,15 @@ File File::open(const Path& path) {
 
 File File::create(const Path& path) {
   return File(path, open_or_fail(path, O_RDWR | O_CREAT | O_TRUNC, "cannot create"));
+}
+
+File File::open_direct(const Path& path) { return File(path, open_past_cache(path, O_RDONLY)); }
+
+File File::open_direct_to_write(const Path& path) { return File(path, open_past_cache(path, O_WRONLY)); }
+
+File File::replace(const Path& path, std::string_view contents) {
+  replace_file(path, contents);
+  return File(path, open_or_fail(path, O_RDWR, "cannot open"));
 }
 
 File::File(File&& other) noexcept : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
@@ -216,6 +232,12 @@ std::vector<std::string> list_folder(const Path& path) {
   if (error) fail_errno("cannot list folder", path, error.value());
   std::ranges::sort(names);
   return names;
+}
+
+uint64_t free_space(const Path& path) {
+  struct statvfs info;
+  if (file_system().statvfs(path.c_str(), &info) != 0) fail_errno("cannot inspect", path);
+  return uint64_t(info.f_bavail) * info.f_frsize;
 }
 
 void sync_folder(const Path& path) {

@@ -6,6 +6,7 @@
 // block. Threads: read_at and write_at of one File may run from several threads at once; the rest may not.
 #pragma once
 
+#include <sys/statvfs.h>
 #include <sys/types.h>
 
 #include <cstddef>
@@ -29,6 +30,7 @@ class FileSystem {
   virtual ssize_t pwrite(int fd, const void* data, size_t bytes, off_t offset);
   virtual int fsync(int fd);
   virtual int rename(const char* from, const char* to);
+  virtual int statvfs(const char* path, struct statvfs* info);
 };
 
 // Test seam: while one of these lives, the whole process uses the given file system.
@@ -44,11 +46,18 @@ class FileSystemOverride {
 };
 
 using Path = std::filesystem::path;
+inline constexpr size_t kDirectAlign = 4096;
 
 class File {
  public:
   static File open(const Path& path);    // to read; must be a regular file
   static File create(const Path& path);  // to read and write; empties what is there
+  // To read and write; what is there is replaced by `contents` in one step.
+  static File replace(const Path& path, std::string_view contents);
+  // A file that is there, past the page cache: addresses, sizes and offsets of transfers must be multiples of
+  // kDirectAlign. Where the file system cannot do that, the ordinary way.
+  static File open_direct(const Path& path);           // to read
+  static File open_direct_to_write(const Path& path);  // to write
   File(File&& other) noexcept;
   File& operator=(File&& other) noexcept;
   ~File();
@@ -94,6 +103,7 @@ class ReplacingFile {
   ~ReplacingFile();
 
   File& file() { return file_; }
+  const Path& path() const { return temporary_; }  // until commit()
   void commit();
 
  private:
@@ -110,6 +120,8 @@ bool file_exists(const Path& path);  // a regular file
 void make_folders(const Path& path);
 void remove_file(const Path& path);                      // nothing there: fine
 std::vector<std::string> list_folder(const Path& path);  // names, sorted
+// Bytes that this user can still write where `path` is.
+uint64_t free_space(const Path& path);
 // Makes the names in a folder (creations, renames) survive a power cut.
 void sync_folder(const Path& path);
 

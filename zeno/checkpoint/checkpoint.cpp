@@ -3,41 +3,135 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <span>
 
 #include "zeno/base/error.h"
+#include "zeno/base/math.h"
 #include "zeno/checkpoint/state_file.h"
 
 namespace zeno::checkpoint {
+namespace {
 
-Checkpoint Checkpoint::open(const Path& folder) {
+// Opens a file of the checkpoint and compares its header with the manifest.
+SafetensorsFile open_file(const Path& folder, const Manifest& manifest, const StateFile& stated) {
+  const Path path = folder / stated.name;
+  require(file_exists(path), ErrorKind::data, "[checkpoint] {}: the file is missing", path.string());
+  SafetensorsFile file = SafetensorsFile::open(path);
+  std::string header(file.data_begin(), '\0');
+  File::open(path).read_at(header.data(), header.size(), 0);
+  require(checksum_of(std::as_bytes(std::span(header))) == stated.header, ErrorKind::data,
+          "[checkpoint] {}: the header is damaged; use an older checkpoint", path.string());
+  for (const Extent& extent : stated.extents) {
+    const std::string name = extent_name(manifest, extent);
+    const TensorInfo* info = file.find(name);
+    require(info != nullptr && info->count == extent.count &&
+                info->dtype == manifest.states[size_t(extent.state)].dtype,
+            ErrorKind::data,
+            "[checkpoint] {}: {} is missing or has another size or type than the manifest says",
+            path.string(), name);
+  }
+  return file;
+}
+
+struct Free {
+  void operator()(std::byte* memory) const { std::free(memory); }
+};
+// Bytes of an extent, somewhere in memory that may hold more.
+struct Loaded {
+  std::unique_ptr<std::byte[], Free> memory;
+  std::span<const std::byte> bytes;
+};
+
+// Reads whole pages past the page cache; the end of a file is no page, and comes the ordinary way.
+Loaded read_pages(const SafetensorsFile& file, const File& direct, uint64_t begin, uint64_t bytes) {
+  const uint64_t first = begin / kDirectAlign * kDirectAlign, end = begin + bytes;
+  const uint64_t bulk =
+      std::min(round_up<uint64_t>(end, kDirectAlign), direct.size() / kDirectAlign * kDirectAlign);
+  const uint64_t room = round_up<uint64_t>(end - first, kDirectAlign);
+  Loaded loaded{
+      std::unique_ptr<std::byte[], Free>(static_cast<std::byte*>(std::aligned_alloc(kDirectAlign, room))),
+      {}};
+  require(loaded.memory != nullptr, ErrorKind::memory, "[checkpoint] {}: no memory for {} bytes",
+          file.path().string(), room);
+  if (bulk > first) direct.read_at(loaded.memory.get(), bulk - first, first);
+  const uint64_t rest = std::max(bulk, first);
+  if (end > rest) File::open(file.path()).read_at(loaded.memory.get() + (rest - first), end - rest, rest);
+  loaded.bytes = {loaded.memory.get() + (begin - first), bytes};
+  return loaded;
+}
+
+Loaded load(const SafetensorsFile& file, const File& direct, const Manifest& manifest, const Extent& extent) {
+  const std::string name = extent_name(manifest, extent);
+  const TensorInfo& info = *file.find(name);
+  Loaded loaded = read_pages(file, direct, file.offset(info), info.end - info.begin);
+  const uint64_t got = checksum_of(loaded.bytes);
+  require(
+      got == extent.checksum, ErrorKind::data,
+      "[checkpoint] {}: {} ({} elements) is damaged: got checksum {:016x}, expected {:016x}; use an older "
+      "checkpoint",
+      file.path().string(), name, extent.count, got, extent.checksum);
+  return loaded;
+}
+
+template <class T>
+void to_floats(const std::byte* from, std::span<float> out) {
+  if constexpr (std::is_same_v<T, float>) {
+    std::memcpy(out.data(), from, out.size_bytes());
+  } else {
+    for (float& value : out) {
+      T stored;
+      std::memcpy(&stored, from, sizeof(T));
+      from += sizeof(T);
+      value = float(stored);
+    }
+  }
+}
+
+// "12 extents, of a.weight, b.bias and 3 more tensors"
+std::string contents_of(const Manifest& manifest, const StateFile& file) {
+  constexpr size_t kNamed = 8;
+  std::vector<std::string> names;
+  for (const Extent& extent : file.extents) names.push_back(manifest.tensors[size_t(extent.tensor)].name);
+  std::ranges::sort(names);
+  names.erase(std::ranges::unique(names).begin(), names.end());
+  const size_t named = std::min(kNamed, names.size());
+  std::string text = fmt::format("{} extents, of {}", file.extents.size(),
+                                 fmt::join(names.begin(), names.begin() + std::ptrdiff_t(named), ", "));
+  if (names.size() > named) text += fmt::format(" and {} more tensors", names.size() - named);
+  return text;
+}
+
+}  // namespace
+
+Manifest read_manifest(const Path& folder) {
   const Path manifest = folder / kManifestName;
   require(file_exists(manifest), ErrorKind::data,
           "[checkpoint] {}: there is no {}, so this is no finished checkpoint", folder.string(),
           kManifestName);
+  return parse_manifest(read_file(manifest), manifest.string());
+}
+
+Checkpoint Checkpoint::open(const Path& folder, Files files) {
   Checkpoint checkpoint;
   checkpoint.folder_ = folder;
-  checkpoint.manifest_ = parse_manifest(read_file(manifest), manifest.string());
-  checkpoint.index_files();
+  checkpoint.manifest_ = read_manifest(folder);
+  checkpoint.index_files(files);
   return checkpoint;
 }
 
-void Checkpoint::index_files() {
+void Checkpoint::index_files(Files which) {
   for (size_t i = 0; i < manifest_.states.size(); ++i) state_index_[manifest_.states[i].name] = int(i);
   for (size_t i = 0; i < manifest_.tensors.size(); ++i) tensor_index_[manifest_.tensors[i].name] = int(i);
   for (size_t f = 0; f < manifest_.files.size(); ++f) {
     const StateFile& stated = manifest_.files[f];
-    const Path path = folder_ / stated.name;
-    require(file_exists(path), ErrorKind::data, "[checkpoint] {}: the file is missing", path.string());
-    files_.push_back(SafetensorsFile::open(path));
+    files_.emplace_back();
+    if (which == Files::all || file_exists(folder_ / stated.name))
+      files_.back() = {open_file(folder_, manifest_, stated), File::open_direct(folder_ / stated.name)};
     for (size_t e = 0; e < stated.extents.size(); ++e) {
       const Extent& extent = stated.extents[e];
-      const std::string name = extent_name(manifest_, extent);
-      const TensorInfo* info = files_.back().find(name);
-      require(info != nullptr && info->count == extent.count &&
-                  info->dtype == manifest_.states[size_t(extent.state)].dtype,
-              ErrorKind::data,
-              "[checkpoint] {}: {} is missing or has another size or type than the manifest says",
-              path.string(), name);
       places_[{extent.state, extent.tensor}].push_back({extent.begin, extent.count, f, e});
     }
   }
@@ -51,21 +145,6 @@ const StateTensor* Checkpoint::find(std::string_view tensor) const {
   return found == tensor_index_.end() ? nullptr : &manifest_.tensors[size_t(found->second)];
 }
 
-std::vector<std::byte> Checkpoint::load(size_t file, const Extent& extent) const {
-  const SafetensorsFile& from = files_[file];
-  const std::string name = extent_name(manifest_, extent);
-  const TensorInfo& info = *from.find(name);
-  std::vector<std::byte> bytes(info.end - info.begin);
-  from.read_bytes(info, 0, bytes.size(), bytes.data());
-  const uint64_t got = checksum_of(bytes);
-  require(
-      got == extent.checksum, ErrorKind::data,
-      "[checkpoint] {}: {} ({} elements) is damaged: got checksum {:016x}, expected {:016x}; use an older "
-      "checkpoint",
-      from.path().string(), name, extent.count, got, extent.checksum);
-  return bytes;
-}
-
 void Checkpoint::read(std::string_view state, std::string_view tensor, int64_t begin,
                       std::span<float> out) const {
   const auto s = state_index_.find(state);
@@ -76,27 +155,42 @@ void Checkpoint::read(std::string_view state, std::string_view tensor, int64_t b
   const std::vector<Place>& list = places_.at({s->second, t->second});
   auto place = std::ranges::upper_bound(list, begin, {}, &Place::begin) - 1;
   for (int64_t at = begin; at < end; ++place) {
-    const std::vector<std::byte> bytes =
-        load(place->file, manifest_.files[place->file].extents[place->extent]);
+    const StateFile& stated = manifest_.files[place->file];
+    const OpenFile& file = files_[place->file];
+    require(file.header.has_value(), ErrorKind::data,
+            "[checkpoint] {}: {} is not here, and {} of {} needs it", folder_.string(), stated.name, state,
+            tensor);
+    const Loaded loaded = load(*file.header, *file.pages, manifest_, stated.extents[place->extent]);
     const int64_t count = std::min(end, place->begin + place->count) - at;
     dispatch_float(manifest_.states[size_t(s->second)].dtype, [&]<class T>() {
-      const T* values = reinterpret_cast<const T*>(bytes.data()) + (at - place->begin);
-      std::transform(values, values + count, &out[size_t(at - begin)], [](T value) { return float(value); });
+      const std::byte* values = loaded.bytes.data() + size_t(at - place->begin) * sizeof(T);
+      to_floats<T>(values, out.subspan(size_t(at - begin), size_t(count)));
     });
     at += count;
   }
 }
 
-std::vector<std::string> Checkpoint::verify() const {
+std::vector<std::string> find_damage(const Path& folder) {
   std::vector<std::string> damage;
-  for (size_t f = 0; f < manifest_.files.size(); ++f) {
-    for (const Extent& extent : manifest_.files[f].extents) {
+  try {
+    const Manifest manifest = read_manifest(folder);
+    for (const StateFile& stated : manifest.files) {
       try {
-        load(f, extent);
+        const SafetensorsFile file = open_file(folder, manifest, stated);
+        const File pages = File::open_direct(folder / stated.name);
+        for (const Extent& extent : stated.extents) {
+          try {
+            load(file, pages, manifest, extent);
+          } catch (const Error& error) {
+            damage.push_back(error.what());
+          }
+        }
       } catch (const Error& error) {
-        damage.push_back(error.what());
+        damage.push_back(fmt::format("{}; in it: {}", error.what(), contents_of(manifest, stated)));
       }
     }
+  } catch (const Error& error) {
+    damage.push_back(error.what());
   }
   return damage;
 }

@@ -16,11 +16,14 @@
 
 namespace zeno::checkpoint {
 
+// Which files of a checkpoint must be there: a host may have only those that its ranks need.
+enum class Files { all, present };
+
 class Checkpoint {
  public:
   // Reads the manifest and the headers of all files and compares them. Error(data) for damage, naming file
   // and tensor.
-  static Checkpoint open(const Path& folder);
+  static Checkpoint open(const Path& folder, Files files = Files::all);
 
   const Path& folder() const { return folder_; }
   const Manifest& manifest() const { return manifest_; }
@@ -30,24 +33,31 @@ class Checkpoint {
   // file and the extent.
   void read(std::string_view state, std::string_view tensor, int64_t begin, std::span<float> out) const;
 
-  // Reads every byte. One line for each damaged extent: file, extent, got, expected.
-  std::vector<std::string> verify() const;
-
  private:
   // Where an extent lies, sorted by begin.
   struct Place {
     int64_t begin = 0, count = 0;
     size_t file = 0, extent = 0;
   };
-  void index_files();
-  std::vector<std::byte> load(size_t file, const Extent& extent) const;
+  void index_files(Files which);
 
   Path folder_;
   Manifest manifest_;
-  std::vector<SafetensorsFile> files_;
+  struct OpenFile {
+    std::optional<SafetensorsFile> header;  // empty: not here
+    std::optional<File> pages;              // the same file, past the page cache
+  };
+  std::vector<OpenFile> files_;
   std::map<std::pair<int, int>, std::vector<Place>> places_;  // by state and tensor
   std::map<std::string, int, std::less<>> state_index_, tensor_index_;
 };
+
+// What the folder's manifest says; Error(data) when there is none or it is damaged.
+Manifest read_manifest(const Path& folder);
+
+// Reads every byte of a checkpoint; empty when all are right. Otherwise a line for each damaged extent (file,
+// extent, tensor, got, expected) and for each file that cannot be used at all, with the tensors in it.
+std::vector<std::string> find_damage(const Path& folder);
 
 // The name of the checkpoint of a step, and back; empty for other names.
 std::string checkpoint_name(int64_t step);
@@ -59,9 +69,13 @@ std::vector<Path> list_checkpoints(const Path& folder);
 // that is not. Empty when there is none.
 std::optional<Checkpoint> open_latest(const Path& folder);
 
+// Removes a checkpoint or what is left of one. The manifest goes first: what is half removed does not exist.
+void remove_checkpoint(const Path& folder);
+
 struct Retention {
   int64_t keep_last = 2;   // so many of the newest; 0: all
   int64_t keep_every = 0;  // and those whose step is a multiple; 0: none
+  int64_t keep_best = -1;  // and that of this step; -1: none
 };
 // Removes what nobody asked to keep, and what was left of saves that did not finish before `newest`. Never
 // removes `newest` itself or anything while it is the only whole one.

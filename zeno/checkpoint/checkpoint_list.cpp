@@ -25,15 +25,6 @@ std::vector<int64_t> steps_below(const Path& folder) {
   return steps;
 }
 
-// The manifest goes first: what is half removed is no checkpoint.
-void remove_checkpoint(const Path& folder) {
-  remove_file(folder / kManifestName);
-  sync_folder(folder);
-  std::error_code error;
-  std::filesystem::remove_all(folder, error);
-  if (error) log_warning("[checkpoint] {} cannot be removed: {}", folder.string(), error.message());
-}
-
 }  // namespace
 
 std::string checkpoint_name(int64_t step) { return fmt::format("{}{:08}", kPrefix, step); }
@@ -54,6 +45,17 @@ std::vector<Path> list_checkpoints(const Path& folder) {
     if (file_exists(path / kManifestName)) found.push_back(path);
   }
   return found;
+}
+
+void remove_checkpoint(const Path& folder) {
+  if (!std::filesystem::is_directory(folder)) return;
+  if (file_exists(folder / kManifestName)) {
+    remove_file(folder / kManifestName);
+    sync_folder(folder);
+  }
+  std::error_code error;
+  std::filesystem::remove_all(folder, error);
+  require(!error, ErrorKind::io, "[checkpoint] {} cannot be removed: {}", folder.string(), error.message());
 }
 
 std::optional<Checkpoint> open_latest(const Path& folder) {
@@ -77,7 +79,8 @@ void apply_retention(const Path& folder, const Retention& retention, int64_t new
       remove_checkpoint(path);
       continue;
     }
-    const bool wanted = step == newest || retention.keep_last == 0 || kept < retention.keep_last ||
+    const bool wanted = step == newest || step == retention.keep_best || retention.keep_last == 0 ||
+                        kept < retention.keep_last ||
                         (retention.keep_every > 0 && step % retention.keep_every == 0);
     ++kept;
     if (!wanted) remove_checkpoint(path);

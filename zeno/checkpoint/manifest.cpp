@@ -40,10 +40,10 @@ ordered_json unseal(std::string_view text, std::string_view where) {
   require(text.starts_with(kOpening) && text.size() > head + 1 && text.back() == '\n', ErrorKind::data,
           "[{}] this is no manifest, or its end is missing ({} bytes)", where, text.size());
   const std::string_view rest = text.substr(head, text.size() - head - 1);
-  const uint64_t stated = parse_hex(text.substr(kOpening.size(), kDigits), where);
-  const uint64_t got = checksum_of(std::as_bytes(std::span(rest)));
-  require(got == stated, ErrorKind::data, "[{}] damaged: got checksum {:016x}, expected {:016x}", where, got,
-          stated);
+  // As text: a digit that became upper case is damage too.
+  const std::string_view stated = text.substr(kOpening.size(), kDigits);
+  const std::string got = fmt::format("{:016x}", checksum_of(std::as_bytes(std::span(rest))));
+  require(got == stated, ErrorKind::data, "[{}] damaged: got checksum {}, expected {}", where, got, stated);
   try {
     return ordered_json::parse(text);
   } catch (const nlohmann::json::exception& error) {
@@ -55,11 +55,15 @@ ordered_json json_of(const StateFile& file) {
   ordered_json extents = ordered_json::array();
   for (const Extent& e : file.extents)
     extents.push_back({e.state, e.tensor, e.begin, e.count, fmt::format("{:016x}", e.checksum)});
-  return {{"name", file.name}, {"bytes", file.bytes}, {"extents", std::move(extents)}};
+  return {{"name", file.name},
+          {"bytes", file.bytes},
+          {"header", fmt::format("{:016x}", file.header)},
+          {"extents", std::move(extents)}};
 }
 
 StateFile file_of(const ordered_json& json, std::string_view where) {
-  StateFile file{json.at("name"), json.at("bytes"), {}};
+  StateFile file{
+      json.at("name"), json.at("bytes"), parse_hex(json.at("header").get<std::string>(), where), {}};
   for (const ordered_json& e : json.at("extents")) {
     file.extents.push_back(
         {e.at(0), e.at(1), e.at(2), e.at(3), parse_hex(e.at(4).get<std::string>(), where)});

@@ -43,6 +43,7 @@ inline constexpr int64_t kExtentElements = int64_t(1) << 20;
 struct StateFile {
   std::string name;
   uint64_t bytes = 0;
+  uint64_t header = 0;  // XXH3 of what comes before the extents
   std::vector<Extent> extents;
   bool operator==(const StateFile&) const = default;
 };

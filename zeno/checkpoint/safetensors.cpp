@@ -57,6 +57,9 @@ Json parse_json(std::string_view text, const std::string& file) {
     return true;
   };
   Json json;
+  // The parser takes a zero for the end of the text.
+  require(text.find('\0') == std::string_view::npos, ErrorKind::data,
+          "[safetensors] {}: header has a zero byte, expected JSON and spaces", file);
   try {
     json = Json::parse(text, watch);
   } catch (const Json::exception& error) {

@@ -47,6 +47,9 @@ class SafetensorsFile {
   // In the order of their bytes.
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
   const TensorInfo* find(std::string_view name) const;
+  // Where the bytes of tensors begin in the file, and those of one.
+  uint64_t data_begin() const { return data_begin_; }
+  uint64_t offset(const TensorInfo& tensor) const { return data_begin_ + tensor.begin; }
 
   // Elements [offset, offset + count) of a floating tensor (F64, F32, BF16, F16), converted to float.
   void read(const TensorInfo& tensor, int64_t offset, int64_t count, float* out) const;

@@ -27,30 +27,39 @@ int64_t TensorSpec::count() const {
   return count;
 }
 
-SafetensorsWriter::SafetensorsWriter(const Path& path, const std::vector<TensorSpec>& tensors,
-                                     const Metadata& metadata)
-    : replacing_(path) {
+std::string safetensors_header(const std::vector<TensorSpec>& tensors, const Metadata& metadata,
+                               size_t align) {
   OrderedJson header = OrderedJson::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   uint64_t offset = 0;
-  for (const TensorSpec& tensor : aligned_order(tensors)) {
+  for (const TensorSpec& tensor : tensors) {
     header[tensor.name] = {{"dtype", std::string(safetensors_type(tensor.dtype))},
                            {"shape", tensor.shape},
                            {"data_offsets", {offset, offset + tensor.bytes()}}};
+    offset += tensor.bytes();
+  }
+  std::string text = header.dump();
+  uint64_t length = text.size();
+  length = round_up(length + sizeof(length), align) - sizeof(length);
+  text.resize(length, ' ');
+  return std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + text;
+}
+
+SafetensorsWriter::SafetensorsWriter(const Path& path, const std::vector<TensorSpec>& tensors,
+                                     const Metadata& metadata)
+    : replacing_(path) {
+  const std::vector<TensorSpec> ordered = aligned_order(tensors);
+  const std::string header = safetensors_header(ordered, metadata, 8);
+  uint64_t offset = header.size();
+  for (const TensorSpec& tensor : ordered) {
     const auto [place, fresh] = places_.try_emplace(tensor.name);
     ensure(fresh, "[safetensors] {}: tensor {} is written twice", path.string(), tensor.name);
     place->second.begin = offset;
     place->second.size = tensor.bytes();
     offset += tensor.bytes();
   }
-  std::string text = header.dump();
-  text.resize(round_up<size_t>(text.size(), 8), ' ');
-  const uint64_t length = text.size();
-  File& file = replacing_.file();
-  file.write_at(&length, sizeof(length), 0);
-  file.write_at(text.data(), text.size(), sizeof(length));
-  file.resize(sizeof(length) + length + offset);
-  for (auto& [name, place] : places_) place.begin += sizeof(length) + length;
+  replacing_.file().write_at(header.data(), header.size(), 0);
+  replacing_.file().resize(offset);
 }
 
 void SafetensorsWriter::write(std::string_view tensor, uint64_t offset, std::span<const std::byte> bytes) {

@@ -31,6 +31,11 @@ struct TensorSpec {
   uint64_t bytes() const { return uint64_t(count()) * size_of(dtype); }
 };
 
+// What a file begins with: the length of the header, and the header, so that tensors follow one behind the
+// other in the given order from a multiple of `align` on.
+std::string safetensors_header(const std::vector<TensorSpec>& tensors, const Metadata& metadata,
+                               size_t align);
+
 class SafetensorsWriter {
  public:
   SafetensorsWriter(const Path& path, const std::vector<TensorSpec>& tensors, const Metadata& metadata = {});

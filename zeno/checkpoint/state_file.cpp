@@ -2,27 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "zeno/base/error.h"
+#include "zeno/checkpoint/safetensors_writer.h"
+
 namespace zeno::checkpoint {
 namespace {
 
 std::string note_name(int rank, int world) { return fmt::format("rank-{:04}-of-{:04}.json", rank, world); }
-std::string failure_name(int rank, int world) {
-  return fmt::format("rank-{:04}-of-{:04}.failed", rank, world);
-}
 
-std::vector<std::string> names_of(const Manifest& manifest, const std::vector<Extent>& extents) {
-  std::vector<std::string> names;
-  for (const Extent& extent : extents) names.push_back(extent_name(manifest, extent));
-  return names;
-}
-
-std::vector<TensorSpec> specs_of(const Manifest& manifest, const std::vector<Extent>& extents,
-                                 const std::vector<std::string>& names) {
+std::vector<TensorSpec> specs_of(const Manifest& manifest, const std::vector<Extent>& extents) {
   std::vector<TensorSpec> specs;
-  for (size_t i = 0; i < extents.size(); ++i) {
-    const Extent& extent = extents[i];
-    specs.push_back({names[i], manifest.states.at(size_t(extent.state)).dtype, {extent.count}});
-  }
+  for (const Extent& extent : extents)
+    specs.push_back(
+        {extent_name(manifest, extent), manifest.states.at(size_t(extent.state)).dtype, {extent.count}});
   return specs;
 }
 
@@ -37,38 +31,58 @@ StateFileWriter::StateFileWriter(const Path& folder, const Manifest& manifest, i
     : folder_(folder),
       rank_(rank),
       world_(manifest.world),
-      names_(names_of(manifest, extents)),
-      file_{state_file_name(rank, manifest.world), 0, std::move(extents)},
-      writer_(folder / file_.name, specs_of(manifest, file_.extents, names_)) {}
+      file_{state_file_name(rank, manifest.world), 0, 0, std::move(extents)},
+      replacing_(folder / file_.name) {
+  const std::vector<TensorSpec> specs = specs_of(manifest, file_.extents);
+  const std::string header = safetensors_header(specs, {}, kDirectAlign);
+  replacing_.file().write_at(header.data(), header.size(), 0);
+  file_.bytes = header.size();
+  file_.header = checksum_of(std::as_bytes(std::span(header)));
+  for (const TensorSpec& spec : specs) sizes_.push_back(spec.bytes());
+}
 
-void StateFileWriter::write(size_t index, std::span<const std::byte> bytes) {
-  file_.extents.at(index).checksum = checksum_of(bytes);
-  writer_.write(names_.at(index), 0, bytes);
+void StateFileWriter::write(std::span<const std::byte> image, const std::function<void(size_t)>& ready) {
+  constexpr size_t kPiece = size_t(8) << 20;
+  const bool aligned = reinterpret_cast<uintptr_t>(image.data()) % kDirectAlign == 0;
+  const size_t bulk = aligned ? image.size() / kDirectAlign * kDirectAlign : 0;
+  File direct = File::open_direct_to_write(replacing_.path());
+  // Checksums between the pieces: while one rank computes, the disk works for another.
+  size_t extent = 0, extent_begin = 0;
+  for (size_t begin = 0; begin < image.size();) {
+    const size_t end = begin < bulk ? std::min(begin + kPiece, bulk) : image.size();
+    size_t seen = end;  // the last extent may go beyond the piece
+    for (size_t i = extent, at = extent_begin; i < sizes_.size() && at < end; at += sizes_[i++])
+      seen = std::max(seen, at + sizes_[i]);
+    if (ready) ready(seen);
+    for (; extent < sizes_.size() && extent_begin < end; extent_begin += sizes_[extent++])
+      file_.extents[extent].checksum = checksum_of(image.subspan(extent_begin, sizes_[extent]));
+    File& file = begin < bulk ? direct : replacing_.file();
+    file.write_at(image.data() + begin, end - begin, file_.bytes + begin);
+    begin = end;
+  }
+  ensure(extent == sizes_.size() && extent_begin == image.size(),
+         "[checkpoint] {}: got {} bytes, expected those of {} extents", replacing_.path().string(),
+         image.size(), sizes_.size());
+  file_.bytes += image.size();
 }
 
 void StateFileWriter::commit() {
-  writer_.commit();
-  file_.bytes = File::open(folder_ / file_.name).size();
+  replacing_.commit();
   replace_file(folder_ / note_name(rank_, world_), format_state_file(file_));
 }
 
 std::optional<StateFile> read_note(const Path& folder, int rank, int world) {
-  const Path failed = folder / failure_name(rank, world);
-  if (file_exists(failed))
-    fail(ErrorKind::io, "[checkpoint] rank {} could not write its part: {}", rank, read_file(failed));
   const Path note = folder / note_name(rank, world);
   if (!file_exists(note)) return std::nullopt;
   return parse_state_file(read_file(note), note.string());
 }
 
-void write_failure_note(const Path& folder, int rank, int world, const std::string& reason) {
-  replace_file(folder / failure_name(rank, world), reason);
-}
-
 void commit_manifest(const Path& folder, const Manifest& manifest) {
   replace_file(folder / kManifestName, format_manifest(manifest));
   sync_folder(folder.parent_path());
-  for (int rank = 0; rank < manifest.world; ++rank) remove_file(folder / note_name(rank, manifest.world));
+  std::error_code ignored;  // notes that stay harm nobody
+  for (int rank = 0; rank < manifest.world; ++rank)
+    std::filesystem::remove(folder / note_name(rank, manifest.world), ignored);
 }
 
 }  // namespace zeno::checkpoint

@@ -4,13 +4,13 @@
 // Blocking. A writer belongs to one thread; ranks write at the same time into the same folder.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 
 #include "zeno/base/file.h"
 #include "zeno/checkpoint/manifest.h"
-#include "zeno/checkpoint/safetensors_writer.h"
 
 namespace zeno::checkpoint {
 
@@ -21,17 +21,19 @@ class StateFileWriter {
   StateFileWriter(const Path& folder, const Manifest& manifest, int rank, std::vector<Extent> extents);
 
   const std::vector<Extent>& extents() const { return file_.extents; }
-  // Bytes of extent `index`, whole.
-  void write(size_t index, std::span<const std::byte> bytes);
+  // All extents, one behind the other. Goes past the page cache, at the disk's own pace and without a copy,
+  // when `image` begins at a multiple of kDirectAlign.
+  // ready(n) returns when the first n bytes are there.
+  void write(std::span<const std::byte> image, const std::function<void(size_t)>& ready = {});
   // The file is on the disk, then its note.
   void commit();
 
  private:
   Path folder_;
   int rank_, world_;
-  std::vector<std::string> names_;  // of the extents in the file
   StateFile file_;
-  SafetensorsWriter writer_;
+  std::vector<size_t> sizes_;  // of the extents, bytes
+  ReplacingFile replacing_;
 };
 
 // Name of a rank's file: "rank-0002-of-0004.safetensors".
@@ -39,8 +41,6 @@ std::string state_file_name(int rank, int world);
 
 // What a rank has noted; empty while it has not finished.
 std::optional<StateFile> read_note(const Path& folder, int rank, int world);
-// Says that a rank cannot write its part, and why; the reader of notes throws it as Error(io).
-void write_failure_note(const Path& folder, int rank, int world, const std::string& reason);
 
 // Puts a complete checkpoint into the world: manifest written last, notes removed.
 void commit_manifest(const Path& folder, const Manifest& manifest);

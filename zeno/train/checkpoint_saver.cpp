@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "zeno/base/error.h"
@@ -16,6 +17,22 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
+// What `work` failed of; empty: nothing.
+template <class F>
+std::string problem_of(F&& work) {
+  try {
+    work();
+    return {};
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+std::string first_of(const std::vector<std::string>& problems) {
+  const auto found = std::ranges::find_if(problems, [](const auto& text) { return !text.empty(); });
+  return found == problems.end() ? "" : *found;
+}
+
 }  // namespace
 
 CheckpointSaver::CheckpointSaver(SaverOptions options, zero::Engine& engine, comm::World& world)
@@ -23,11 +40,7 @@ CheckpointSaver::CheckpointSaver(SaverOptions options, zero::Engine& engine, com
 
 CheckpointSaver::~CheckpointSaver() {
   given_up_ = true;
-  try {
-    finish();
-  } catch (const std::exception& error) {
-    log_warning("{}", error.what());
-  }
+  if (thread_.joinable()) thread_.join();
 }
 
 checkpoint::Manifest CheckpointSaver::layout(int64_t step, const std::string& run) const {
@@ -40,85 +53,118 @@ checkpoint::Manifest CheckpointSaver::layout(int64_t step, const std::string& ru
   return manifest;
 }
 
-void CheckpointSaver::start(int64_t step, const std::string& run) {
-  if (step == last_) return;  // writing it again would take away a whole one first
-  try {
-    finish();
-  } catch (const std::exception& error) {
-    log_warning("{}; training goes on, and the checkpoints before it are whole", error.what());
-  }
-  const Path folder = options_.folder / checkpoint::checkpoint_name(step);
-  // What an earlier attempt at this step left must be gone before any rank writes.
+// What an earlier attempt at this step left must be gone before any rank writes.
+bool CheckpointSaver::prepare(const Path& folder, int64_t step) {
   std::string problem;
-  if (world_.rank() == 0) {
-    try {
-      std::filesystem::remove_all(folder);
+  if (leads()) {
+    problem = problem_of([&] {
+      checkpoint::remove_checkpoint(folder);
       make_folders(folder);
-    } catch (const std::exception& error) {
-      problem = error.what();
-    }
+    });
   }
-  problem = world_.exchange(problem)[0];
-  if (!problem.empty()) {
+  problem = first_of(world_.exchange(problem, "checkpoint folder"));
+  if (!problem.empty() && world_.rank() == 0)
     log_warning("[checkpoint] step {} is not saved: {}", step, problem);
-    return;
-  }
-  last_ = step;
-  engine_.take_snapshot();
-  thread_ = std::thread([this, folder, manifest = layout(step, run), rank = world_.rank()] {
+  return problem.empty();
+}
+
+bool CheckpointSaver::start(int64_t step, const std::string& run, int64_t best, bool taken) {
+  const std::string problem = finish();
+  if (!problem.empty() && world_.rank() == 0)
+    log_warning("{}; training goes on, and the checkpoints before it are whole", problem);
+  if (step == saved_) return true;  // writing it again would take away a whole one first
+  const Path folder = options_.folder / checkpoint::checkpoint_name(step);
+  if (!prepare(folder, step)) return false;
+  under_way_ = step;
+  all_written_ = false;
+  if (!taken) engine_.take_snapshot();
+  std::promise<std::string> own_file, manifest;
+  own_file_ = own_file.get_future();
+  manifest_ = manifest.get_future();
+  thread_ = std::thread([this, folder, best, layout = layout(step, run), own_file = std::move(own_file),
+                         manifest = std::move(manifest), rank = world_.rank()]() mutable {
     set_log_rank(rank);
-    try {
-      write(folder, manifest);
-    } catch (...) {
-      error_ = std::current_exception();
-    }
+    const std::string failed = problem_of([&] { write_own_file(folder, layout); });
+    own_file.set_value(failed);
+    manifest.set_value(problem_of([&] {
+      // Also after a failure: the others wait for this rank there.
+      if (options_.collect) layout.files = options_.collect(folder);
+      if (!leads() || !failed.empty()) return;
+      write_manifest(folder, layout);
+      keep(layout.step, best);
+    }));
   });
+  return true;
 }
 
-void CheckpointSaver::finish() {
-  if (thread_.joinable()) thread_.join();
-  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+bool CheckpointSaver::busy() const {
+  return thread_.joinable() && manifest_.wait_for(0s) != std::future_status::ready;
 }
 
-void CheckpointSaver::write(const Path& folder, checkpoint::Manifest manifest) {
-  try {
-    write_own_file(folder, manifest);
-  } catch (const std::exception& error) {
-    // On a full disk the note may fail as well: the reason is what counts.
-    try {
-      checkpoint::write_failure_note(folder, world_.rank(), manifest.world, error.what());
-    } catch (const Error& second) {
-      log_warning("{}", second.what());
-    }
-    throw;
+std::string CheckpointSaver::finish() {
+  if (!thread_.joinable()) return {};
+  const std::vector<std::string> written = world_.exchange(own_file_.get(), "checkpoint files");
+  std::string problem;
+  for (size_t rank = 0; rank < written.size() && problem.empty(); ++rank) {
+    if (!written[rank].empty())
+      problem = fmt::format("[checkpoint] step {}: rank {} could not write its part: {}", under_way_, rank,
+                            written[rank]);
   }
-  if (world_.rank() == 0) write_manifest(folder, std::move(manifest));
+  (problem.empty() ? all_written_ : given_up_) = true;
+  const std::string uncommitted = first_of(world_.exchange(manifest_.get(), "checkpoint manifest"));
+  thread_.join();
+  given_up_ = false;
+  if (problem.empty()) problem = uncommitted;
+  if (problem.empty()) saved_ = under_way_;
+  if (!problem.empty() && leads()) make_room();
+  return problem;
 }
 
 void CheckpointSaver::write_own_file(const Path& folder, const checkpoint::Manifest& manifest) {
-  engine_.wait_for_snapshot();
   const zero::Snapshot& snapshot = engine_.snapshot();
   checkpoint::StateFileWriter writer(folder, manifest, world_.rank(), saved_extents(engine_));
-  for (size_t i = 0; i < snapshot.pieces().size(); ++i) writer.write(i, snapshot.bytes(i));
+  writer.write(snapshot.bytes(), [&](size_t bytes) { snapshot.wait(bytes); });
   writer.commit();
 }
 
-void CheckpointSaver::write_manifest(const Path& folder, checkpoint::Manifest manifest) {
-  const auto end = Clock::now() + options_.deadline;
-  for (int rank = 0; rank < manifest.world; ++rank) {
-    std::optional<checkpoint::StateFile> file;
-    while (!(file = checkpoint::read_note(folder, rank, manifest.world))) {
-      require(
-          Clock::now() < end && !given_up_, ErrorKind::peer,
-          "[checkpoint] {}: the file of rank {} is not there; the run ended before, or its disk is slow, or "
-          "it cannot see this folder",
-          folder.string(), rank);
-      std::this_thread::sleep_for(2ms);
-    }
-    manifest.files.push_back(std::move(*file));
+// What a failed save has written takes the space that the next one may need.
+void CheckpointSaver::make_room() {
+  const Path folder = options_.folder / checkpoint::checkpoint_name(under_way_);
+  if (file_exists(folder / checkpoint::kManifestName)) return;
+  const std::string problem = problem_of([&] { checkpoint::remove_checkpoint(folder); });
+  if (!problem.empty()) log_warning("{}", problem);
+}
+
+checkpoint::StateFile CheckpointSaver::wait_for_note(const Path& folder, int rank) {
+  // A disk may take its time. Once all ranks say that they are done, their notes must be seen soon: before
+  // those who wait for this rank take it for dead.
+  std::optional<Clock::time_point> end;
+  while (true) {
+    if (auto note = checkpoint::read_note(folder, rank, world_.size())) return std::move(*note);
+    require(!given_up_, ErrorKind::peer, "[checkpoint] {}: the file of rank {} was never finished",
+            folder.string(), rank);
+    if (all_written_ && !end) end = Clock::now() + options_.deadline / 2;
+    require(!end || Clock::now() < *end, ErrorKind::io,
+            "[checkpoint] {}: rank {} has written its file but rank 0 cannot see it; use a folder that all "
+            "machines share",
+            folder.string(), rank);
+    std::this_thread::sleep_for(2ms);
   }
+}
+
+void CheckpointSaver::write_manifest(const Path& folder, checkpoint::Manifest manifest) {
+  for (int rank = int(manifest.files.size()); rank < manifest.world; ++rank)
+    manifest.files.push_back(wait_for_note(folder, rank));
   checkpoint::commit_manifest(folder, manifest);
-  checkpoint::apply_retention(options_.folder, options_.retention, manifest.step);
+}
+
+// The new checkpoint is whole by now: what is left of older ones is no failure of it.
+void CheckpointSaver::keep(int64_t newest, int64_t best) {
+  checkpoint::Retention retention = options_.retention;
+  retention.keep_best = best;
+  const std::string problem =
+      problem_of([&] { checkpoint::apply_retention(options_.folder, retention, newest); });
+  if (!problem.empty()) log_warning("[checkpoint] an old checkpoint stays: {}", problem);
 }
 
 }  // namespace zeno::train

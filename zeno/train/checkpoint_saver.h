@@ -2,15 +2,18 @@
 // for; a thread of each rank then writes that rank's file, and rank 0's makes the manifest when the files of
 // all ranks are on the disk. At most one save is under way.
 //
-// A save that fails leaves the checkpoints before it as they are: it is reported once, by the next call, as a
-// warning where training can go on. Thread rule: the trainer's thread.
+// A save that fails leaves the checkpoints before it as they are. Ranks learn of it where they meet, at the
+// next start() or finish(), from each other and not from the disk, which may be full. Thread rule: the
+// trainer's thread.
 #pragma once
 
 #include <atomic>
 #include <chrono>
-#include <exception>
+#include <functional>
+#include <future>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "zeno/base/file.h"
 #include "zeno/checkpoint/checkpoint.h"
@@ -22,7 +25,12 @@ namespace zeno::train {
 struct SaverOptions {
   Path folder;  // holds one folder for each checkpoint
   checkpoint::Retention retention;
-  std::chrono::milliseconds deadline{300'000};  // for the files of the other ranks
+  std::chrono::milliseconds deadline{300'000};  // of the run: longest wait for another rank
+  // Prepares the folder and writes the manifest; one for all ranks that see the same folder.
+  int leader = 0;
+  // Where ranks do not all see the same folder: called on each, on its writing thread, after its file is
+  // there or has failed. Returns the files of all ranks; empty: they are found by their notes.
+  std::function<std::vector<checkpoint::StateFile>(const Path& folder)> collect;
 };
 
 class CheckpointSaver {
@@ -34,25 +42,35 @@ class CheckpointSaver {
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
 
   // Collective, between steps: saves the state after `step` steps. `run` is what the trainer needs to go on,
-  // a JSON object, the same on all ranks. Waits for the save before. A step that is saved already stays as it
-  // is.
-  void start(int64_t step, const std::string& run);
-  // Waits for the save under way; throws what it failed of.
-  void finish();
+  // a JSON object, the same on all ranks; the checkpoint of step `best` is not removed. Waits for the save
+  // before, and warns when that has failed. False: the folder cannot be made, which is a warning too. A step
+  // that is saved already stays as it is.
+  // The engine's snapshot is taken unless somebody has just `taken` it, after the same step.
+  bool start(int64_t step, const std::string& run, int64_t best = -1, bool taken = false);
+  // Is a save of this rank still being written? Needs nobody else.
+  bool busy() const;
+  // Collective: waits for the save under way. Returns what it failed of, empty when all is well; the same on
+  // all ranks.
+  std::string finish();
 
  private:
+  bool leads() const { return world_.rank() == options_.leader; }
+  bool prepare(const Path& folder, int64_t step);
   checkpoint::Manifest layout(int64_t step, const std::string& run) const;
-  void write(const Path& folder, checkpoint::Manifest manifest);
   void write_own_file(const Path& folder, const checkpoint::Manifest& manifest);
   void write_manifest(const Path& folder, checkpoint::Manifest manifest);
+  checkpoint::StateFile wait_for_note(const Path& folder, int rank);
+  void keep(int64_t newest, int64_t best);
+  void make_room();
 
   SaverOptions options_;
   zero::Engine& engine_;
   comm::World& world_;
-  int64_t last_ = -1;  // the step saved last
-  std::atomic<bool> given_up_{false};
+  int64_t saved_ = -1, under_way_ = -1;  // steps
   std::thread thread_;
-  std::exception_ptr error_;
+  // What writing this rank's file, and where it leads the manifest, failed of; empty: nothing.
+  std::future<std::string> own_file_, manifest_;
+  std::atomic<bool> all_written_{false}, given_up_{false};
 };
 
 }  // namespace zeno::train

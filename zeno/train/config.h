@@ -23,6 +23,7 @@ enum class RecomputeMode { none, selective, full, automatic };
 enum class MicroBatchOrder { horizontal, vertical };
 enum class RunDevice { automatic, cpu, cuda };
 enum class MatmulDtype { automatic, bf16, fp8 };  // automatic: the compute dtype
+enum class BaseDtype { none, nf4 };               // none: the compute dtype
 using data::DataFormat, data::LossOn, data::Packing, data::TooLong;
 enum class BestMetric { loss, accuracy };
 
@@ -116,10 +117,15 @@ struct RunConfig {
   bool reproducible = false;   // the same bits at 1, 2, 4 and 8 ranks
   bool deterministic = false;  // GPU: the same bits in every run
   int64_t seed = 42;
-  int64_t save_every = 0;  // steps between checkpoints; 0: none
-  int64_t keep_last = 2;   // checkpoints; 0: all
-  int64_t keep_every = 0;  // and those of steps that are a multiple; 0: none
-  std::string resume;      // "", "auto" or a folder
+  int64_t save_every = 0;       // steps between checkpoints; 0: none
+  int64_t keep_last = 2;        // checkpoints; 0: all
+  int64_t keep_every = 0;       // and those of steps that are a multiple; 0: none
+  int64_t save_deadline_s = 0;  // after SIGTERM, for saving; 0: none
+  std::string resume;           // "", "auto" or a folder
+  int64_t max_restarts = 0;     // of a run that dies; 0: it is not supervised
+  std::string launcher;         // command that starts the ranks as processes; empty: they are threads
+  int64_t peer_snapshot = 0;    // steps between copies of the state in memory; 0: none
+  std::string peer_snapshot_dir = "/dev/shm";
   std::string log, trace;
   int64_t steps_per_print = 0;  // 0: about every 5 %
   double deadline_s = 300;      // longest wait for another rank
@@ -158,9 +164,11 @@ struct LoraConfig {
   double alpha = 0;  // 0: twice the rank
   double dropout = 0;
   std::vector<std::string> targets;  // empty: all linear layers of blocks
+  std::vector<std::string> modules_to_save;
   bool rslora = false;
   bool dora = false;
-  std::string adapter;  // folder of an adapter to continue from
+  BaseDtype quantize_base = BaseDtype::none;  // of the frozen weights of blocks
+  std::string adapter;                        // folder of an adapter to continue from
 };
 
 // What to do about losses that go wrong.
@@ -199,6 +207,8 @@ template <>
 inline constexpr std::array<std::string_view, 3> kNames<RunDevice>{"auto", "cpu", "cuda"};
 template <>
 inline constexpr std::array<std::string_view, 3> kNames<MatmulDtype>{"auto", "bf16", "fp8"};
+template <>
+inline constexpr std::array<std::string_view, 2> kNames<BaseDtype>{"none", "nf4"};
 template <>
 inline constexpr std::array<std::string_view, 7> kNames<DataFormat>{
     "auto", "messages", "sharegpt", "alpaca", "prompt_completion", "text", "tokens"};

@@ -14,8 +14,9 @@ ConfigKey& ConfigKey::range(double low, double high) {
   return *this;
 }
 
-ConfigKey& ConfigKey::set_flag(std::string_view name) {
+ConfigKey& ConfigKey::set_flag(std::string_view name, std::string_view alone) {
   flag = name;
+  flag_alone = alone;
   return *this;
 }
 

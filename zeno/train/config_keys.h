@@ -33,6 +33,7 @@ struct ConfigKey {
   double max = std::numeric_limits<double>::infinity();
   std::vector<std::string_view> choices;
   std::string flag;                       // "--stage": the command-line flag that sets it
+  std::string flag_alone;                 // what the flag means without a value; empty: it needs one
   std::string auto_text;                  // value for "auto" where that is not the default
   std::vector<std::string> only_with;     // values of the block's "type" that read this key; empty: all
   std::vector<std::string> rename_to;     // keys that a renamed one sets
@@ -44,7 +45,7 @@ struct ConfigKey {
   std::string (*show)(const TrainConfig&) = nullptr;
 
   ConfigKey& range(double low, double high = std::numeric_limits<double>::infinity());
-  ConfigKey& set_flag(std::string_view name);
+  ConfigKey& set_flag(std::string_view name, std::string_view alone = "");
   ConfigKey& set_auto(std::string_view text);
   ConfigKey& set_only_with(std::vector<std::string> types);
   ConfigKey& set_choices(std::vector<std::string_view> names);

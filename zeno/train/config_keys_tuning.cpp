@@ -91,8 +91,16 @@ void add_lora(TableBuilder& table) {
       .key<kLora, &LoraConfig::targets>(
           "lora_targets", "names or patterns of linear layers; empty or all-linear: those of blocks")
       .set_flag("--lora-targets");
+  table
+      .key<kLora, &LoraConfig::modules_to_save>(
+          "modules_to_save", "modules trained whole beside adapters: embed_tokens, lm_head, norm")
+      .set_flag("--modules-to-save");
   table.key<kLora, &LoraConfig::rslora>("rslora", "scale alpha / sqrt(rank)").set_flag("--rslora");
   table.key<kLora, &LoraConfig::dora>("dora", "adapters with magnitudes (DoRA)").set_flag("--dora");
+  table
+      .key<kLora, &LoraConfig::quantize_base>("quantize_base",
+                                              "frozen weights of blocks under adapters; nf4: kept in 4 bits")
+      .set_flag("--quantize-base");
   table.key<kLora, &LoraConfig::adapter>("adapter", "folder of an adapter to go on from")
       .set_flag("--adapter");
 }

@@ -85,7 +85,29 @@ void add_run(TableBuilder& table) {
   table.key<kRun, &RunConfig::keep_every>("keep_every", "and those whose step is a multiple of this; 0: none")
       .range(0)
       .set_flag("--keep-every");
+  table
+      .key<kRun, &RunConfig::save_deadline_s>(
+          "save_deadline_s", "after SIGTERM: seconds for the step and saving, then exit code 7; 0: no limit")
+      .range(0, 1e9)
+      .set_flag("--save-deadline");
   table.key<kRun, &RunConfig::resume>("resume", "auto, or a checkpoint folder").set_flag("--resume");
+  table
+      .key<kRun, &RunConfig::max_restarts>(
+          "max_restarts", "start a run that died again, so often, from its newest checkpoint")
+      .range(0, 1e6)
+      .set_flag("--max-restarts");
+  table
+      .key<kRun, &RunConfig::launcher>("launcher",
+                                       "command that starts the ranks as processes: \"mpirun -n 4\"")
+      .set_flag("--launcher");
+  table
+      .key<kRun, &RunConfig::peer_snapshot>(
+          "peer_snapshot",
+          "steps between copies of the state in the memory of its own and another host; 0: none")
+      .range(0)
+      .set_flag("--peer-snapshot", "1");
+  table.key<kRun, &RunConfig::peer_snapshot_dir>("peer_snapshot_dir", "memory file system for these copies")
+      .set_flag("--peer-snapshot-dir");
   table
       .key<kRun, &RunConfig::cache>("cache",
                                     "folder for what is measured once (matmul plans); empty: ~/.cache/zeno")

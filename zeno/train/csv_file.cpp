@@ -63,16 +63,16 @@ std::string cells(const Column<Record> (&columns)[N], const Record& record) {
   return line;
 }
 
-// Rows whose step, the first cell, is done.
-std::vector<std::string> rows_up_to(const Path& path, int64_t done) {
-  std::vector<std::string> rows;
+// The header, and rows whose step, the first cell, is done.
+std::string rows_up_to(const Path& path, int64_t done) {
+  std::string rows = csv_header() + '\n';
   if (done == 0 || !file_exists(path)) return rows;
   const std::string text = read_file(path);
   for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    const std::string row = text.substr(begin, end - begin);
+    const std::string row = text.substr(begin, end - begin + 1);
     int64_t step = 0;
     const auto [stop, error] = std::from_chars(row.data(), row.data() + row.size(), step);
-    if (error == std::errc() && step <= done) rows.push_back(row);
+    if (error == std::errc() && step <= done) rows += row;
   }
   return rows;
 }
@@ -108,10 +108,8 @@ std::string to_csv(const EvalRecord& record) {
 
 CsvFile::CsvFile(const Path& path, int64_t done) : CsvFile(path, rows_up_to(path, done)) {}
 
-CsvFile::CsvFile(const Path& path, const std::vector<std::string>& kept) : file_(File::create(path)) {
-  write_line(csv_header());
-  for (const std::string& row : kept) write_line(row);
-}
+CsvFile::CsvFile(const Path& path, const std::string& kept)
+    : file_(File::replace(path, kept)), size_(kept.size()) {}
 
 void CsvFile::write_line(std::string line) {
   line += '\n';

@@ -32,7 +32,7 @@ class CsvFile {
   }
 
  private:
-  CsvFile(const Path& path, const std::vector<std::string>& kept);
+  CsvFile(const Path& path, const std::string& kept);
   void write_line(std::string line);
 
   File file_;

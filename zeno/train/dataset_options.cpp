@@ -110,7 +110,7 @@ void prepare_together(comm::World& world, const std::vector<data::DatasetSpec>& 
     const bool done = !build || build->wait(std::chrono::milliseconds(200));
     const std::exception_ptr error = build && done ? build->error() : nullptr;
     const std::string mine = error ? failure_text(error) : std::string{done ? kDone : kBusy};
-    const std::vector<std::string> all = world.exchange(mine);
+    const std::vector<std::string> all = world.exchange(mine, "progress of the dataset");
     if (error) std::rethrow_exception(error);
     busy = false;
     for (const std::string& theirs : all) {

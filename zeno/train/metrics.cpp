@@ -73,10 +73,9 @@ std::string to_json(const DoneRecord& record) {
 
 MetricsFile::MetricsFile(const Path& path, int64_t done) : MetricsFile(path, lines_up_to(path, done)) {}
 
-MetricsFile::MetricsFile(const Path& path, const std::string& kept) : file_(File::create(path)) {
-  file_.write_at(kept.data(), kept.size(), 0);
-  size_ = kept.size();
-}
+// In one step: a run that is killed here would lose the lines of all steps before.
+MetricsFile::MetricsFile(const Path& path, const std::string& kept)
+    : file_(kept.empty() ? File::create(path) : File::replace(path, kept)), size_(kept.size()) {}
 
 void MetricsFile::finish(const DoneRecord& record) {
   write_line(to_json(record));

@@ -4,7 +4,9 @@
 
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
+#include "zeno/checkpoint/manifest.h"
 #include "zeno/device/device.h"
+#include "zeno/train/peer_snapshot.h"
 
 namespace zeno::train {
 namespace {
@@ -74,11 +76,17 @@ zero::EngineOptions engine_options(const TrainConfig& config, int64_t seq_len, D
   policy.states = config.precision.states;
   policy.seed = uint64_t(config.run.seed);
   policy.fp8 = config.precision.matmul == MatmulDtype::fp8;
+  policy.nf4_base = config.lora.quantize_base == BaseDtype::nf4;
   const bool adam =
       config.optimizer.kind == OptimizerKind::adamw || config.optimizer.kind == OptimizerKind::adam;
   policy.moments_first = config.optimizer.kind != OptimizerKind::sgd || config.optimizer.momentum != 0;
   policy.moments_second = adam;
-  return {.policy = policy, .shape = {config.batch.micro_batch, seq_len}, .device = device};
+  zero::EngineOptions options{
+      .policy = policy, .shape = {config.batch.micro_batch, seq_len}, .device = device};
+  const bool in_memory = config.run.peer_snapshot > 0;
+  if (config.run.save_every > 0 || in_memory) options.snapshot_piece = checkpoint::kExtentElements;
+  if (in_memory) options.snapshot_copies = kPeerSnapshots;
+  return options;
 }
 
 Device device_of(const RunConfig& run, int local_rank) {

@@ -6,6 +6,7 @@
 #include "zeno/base/log.h"
 #include "zeno/checkpoint/checkpoint.h"
 #include "zeno/train/checkpoint_state.h"
+#include "zeno/train/deepspeed_resume.h"
 
 namespace zeno::train {
 namespace {
@@ -20,7 +21,7 @@ RunState state_of(const Checkpoint& checkpoint) {
 std::vector<Path> paths_of_rank_0(const std::vector<Path>& mine, comm::World& world) {
   std::string text;
   for (const Path& path : mine) text += path.string() + '\n';
-  text = world.exchange(text)[0];
+  text = world.exchange(text, "checkpoints to resume from")[0];
   std::vector<Path> paths;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = text.find('\n', begin);
@@ -35,7 +36,7 @@ std::string try_restore(const Path& folder, const RunState& now, zero::Engine& e
                         RunState& state) {
   std::string problem;
   try {
-    const Checkpoint checkpoint = Checkpoint::open(folder);
+    const Checkpoint checkpoint = Checkpoint::open(folder, checkpoint::Files::present);
     state = state_of(checkpoint);
     require_same_run(state, now, folder.string());
     restore(checkpoint, engine);
@@ -43,7 +44,7 @@ std::string try_restore(const Path& folder, const RunState& now, zero::Engine& e
     if (error.kind() == ErrorKind::usage) throw;
     problem = error.what();
   }
-  for (const std::string& theirs : world.exchange(problem)) {
+  for (const std::string& theirs : world.exchange(problem, "problems of a restore")) {
     if (problem.empty()) problem = theirs;
   }
   return problem;
@@ -55,9 +56,13 @@ Path checkpoints_of(const RunConfig& run) { return Path(run.out) / "checkpoints"
 
 std::string base_model_of(const Path& checkpoint) { return state_of(Checkpoint::open(checkpoint)).model; }
 
-std::optional<ResumePoint> find_resume_point(const RunConfig& run, comm::World& world) {
+std::optional<ResumePoint> find_resume_point(const RunConfig& run, const std::vector<Path>& in_memory,
+                                             comm::World& world) {
   if (run.resume.empty()) return std::nullopt;
   const bool automatic = run.resume == "auto";
+  if (!automatic) {
+    if (std::optional<ResumePoint> point = find_deepspeed_point(run.resume, world)) return point;
+  }
   ResumePoint point;
   std::string problem;
   if (world.rank() == 0) {
@@ -76,21 +81,25 @@ std::optional<ResumePoint> find_resume_point(const RunConfig& run, comm::World& 
       }
     }
   }
-  problem = world.exchange(problem)[0];
+  problem = world.exchange(problem, "checkpoints to resume from")[0];
   require(problem.empty(), ErrorKind::data, "{}", problem);
   point.folders = paths_of_rank_0(point.folders, world);
+  // By step; of equal ones that in memory, which is read faster.
+  point.folders.insert(point.folders.begin(), in_memory.begin(), in_memory.end());
+  std::ranges::stable_sort(point.folders, std::greater<>{},
+                           [](const Path& path) { return checkpoint::step_of(path.filename().string()); });
   if (point.folders.empty()) {
     log_info("[resume] no checkpoint in {}: starting anew", checkpoints_of(run).string());
     return std::nullopt;
   }
-  point.state = state_of(Checkpoint::open(point.folders.front()));
+  point.state = state_of(Checkpoint::open(point.folders.front(), checkpoint::Files::present));
   return point;
 }
 
 void adopt_batch(ParsedConfig& parsed, const RunState& saved, int world) {
   BatchConfig& batch = parsed.config.batch;
   const bool given = parsed.given("train_batch_size") || parsed.given("gradient_accumulation_steps");
-  if (given) return;
+  if (given || saved.train_batch == 0) return;  // DeepSpeed may not say
   if (batch.micro_batch == 0) batch.micro_batch = saved.micro_batch;
   require(saved.train_batch % world == 0, ErrorKind::usage,
           "[resume] the run was saved with {} sequences per step, which {} ranks cannot share evenly; use a "
@@ -105,6 +114,7 @@ void adopt_batch(ParsedConfig& parsed, const RunState& saved, int world) {
 
 RunState restore_newest(const ResumePoint& point, const RunState& now, zero::Engine& engine,
                         comm::World& world) {
+  if (point.deepspeed) return restore_deepspeed(point, now, engine, world);
   std::string problem;
   for (const Path& folder : point.folders) {
     RunState state;

@@ -23,11 +23,13 @@ std::string base_model_of(const Path& checkpoint);
 struct ResumePoint {
   std::vector<Path> folders;
   RunState state;
+  bool deepspeed = false;  // the only folder is one of DeepSpeed's (deepspeed_resume.h)
 };
 
-// Collective. --resume auto: those of the output folder, nothing when there is none; a folder: that one,
-// which must be whole.
-std::optional<ResumePoint> find_resume_point(const RunConfig& run, comm::World& world);
+// Collective. --resume auto: those of the output folder and those `in_memory` (peer_folder.h), nothing when
+// there is none; a folder: that one, which must be whole.
+std::optional<ResumePoint> find_resume_point(const RunConfig& run, const std::vector<Path>& in_memory,
+                                             comm::World& world);
 
 // The global batch stays what it was: on another number of ranks the accumulation changes, and the
 // micro-batch only where it must. What the user gives wins, and is then held against the checkpoint.

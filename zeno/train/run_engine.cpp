@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "zeno/base/log.h"
-#include "zeno/checkpoint/manifest.h"
 #include "zeno/kernels/cuda/matmul_plans.h"
 #include "zeno/model/adapter_weights.h"
 #include "zeno/model/layers.h"
@@ -20,7 +19,8 @@ namespace {
 // All ranks must choose alike, so the one with least memory decides.
 size_t least_of_all_ranks(comm::World& world, size_t mine) {
   size_t least = mine;
-  for (const std::string& bytes : world.exchange({reinterpret_cast<const char*>(&mine), sizeof(mine)})) {
+  for (const std::string& bytes :
+       world.exchange({reinterpret_cast<const char*>(&mine), sizeof(mine)}, "free memory")) {
     size_t theirs;
     std::memcpy(&theirs, bytes.data(), sizeof(theirs));
     least = std::min(least, theirs);
@@ -34,12 +34,13 @@ RunEngine make_engine(const TrainConfig& config, const model::ModelConfig& model
                       comm::World& world, bool trains) {
   const RunConfig& run = config.run;
   RunEngine result;
-  result.tuning = tuning_of(config);
+  result.tuning = tuning_of(config, trains);
   nn::LayerList layers = model::build_layers(model, seq_len, result.tuning);
   zero::EngineOptions options = engine_options(config, seq_len, device_of(run, world.local_rank()));
   options.policy.trains = trains;
   options.timed = !run.trace.empty();
-  if (trains && run.save_every > 0) options.snapshot_piece = checkpoint::kExtentElements;
+  if (!trains) options.snapshot_piece = options.snapshot_copies = 0;
+  if (world.local_size() < world.size()) options.snapshot_copies *= 2;  // and those of a partner
   if (config.sparse_gradients && options.device.kind == Device::Kind::cuda) {
     log_warning(
         "sparse_gradients: GPUs reduce whole gradients, which gives the same bits; the key has no effect");

@@ -69,15 +69,12 @@ EarlyStopping::State stopping_of(const ordered_json& json) {
 }  // namespace
 
 std::string to_json(const RunState& state) {
-  return ordered_json{{"loop", json_of(state.loop)},
-                      {"stopping", json_of(state.stopping)},
-                      {"saved_step", state.saved_step},
-                      {"train_batch", state.train_batch},
-                      {"micro_batch", state.micro_batch},
-                      {"seq_len", state.seq_len},
-                      {"seed", state.seed},
-                      {"sequences", state.sequences},
-                      {"model", state.model}}
+  return ordered_json{{"loop", json_of(state.loop)},      {"stopping", json_of(state.stopping)},
+                      {"evaluated", state.evaluated},     {"saved_step", state.saved_step},
+                      {"train_batch", state.train_batch}, {"micro_batch", state.micro_batch},
+                      {"seq_len", state.seq_len},         {"seed", state.seed},
+                      {"sequences", state.sequences},     {"model", state.model},
+                      {"adapter", state.adapter}}
       .dump();
 }
 
@@ -87,6 +84,7 @@ RunState parse_run_state(std::string_view json, std::string_view where) {
     RunState state;
     state.loop = loop_of(root.at("loop"));
     state.stopping = stopping_of(root.at("stopping"));
+    state.evaluated = root.at("evaluated");
     state.saved_step = root.at("saved_step");
     state.train_batch = root.at("train_batch");
     state.micro_batch = root.at("micro_batch");
@@ -94,6 +92,7 @@ RunState parse_run_state(std::string_view json, std::string_view where) {
     state.seed = root.at("seed");
     state.sequences = root.at("sequences");
     state.model = root.at("model");
+    state.adapter = root.at("adapter");
     return state;
   } catch (const nlohmann::json::exception& error) {
     fail(ErrorKind::data, "[{}] state of the run: {}", where, error.what());
@@ -115,6 +114,10 @@ void require_same_run(const RunState& saved, const RunState& now, std::string_vi
             "data, or start anew without --resume",
             where, value.name, value.now, value.then);
   }
+  require(saved.adapter == now.adapter, ErrorKind::usage,
+          "[resume] {}: what is trained (whole model, adapters and their settings) is not what it was in the "
+          "run that was saved; use the same flags, or start anew without --resume",
+          where);
 }
 
 }  // namespace zeno::train

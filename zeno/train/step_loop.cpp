@@ -83,7 +83,7 @@ StepRecord StepLoop::record_of(const zero::StepResult& result, const UnderWay& s
 // Every rank has its own part of the batch. Only after a bad step, which all ranks see alike.
 std::string StepLoop::batch_of(int64_t step) {
   std::string text;
-  const std::vector<std::string> all = world_.exchange(loader_.origins(step));
+  const std::vector<std::string> all = world_.exchange(loader_.origins(step), "samples of a bad step");
   for (size_t rank = 0; rank < all.size(); ++rank) {
     if (all.size() > 1) text += fmt::format("{}rank {}: ", rank > 0 ? "; " : "", rank);
     text += all[rank];
@@ -100,8 +100,7 @@ void StepLoop::watch(const zero::StepResult& result, double loss_scale) {
           collected_, ReportEvent::Kind::warning,
           fmt::format(
               "step {} skipped: the gradient of {} is not finite (first found on rank {}), loss scale {}",
-              collected_, result.bad_tensor.empty() ? "some tensor" : result.bad_tensor, result.bad_rank,
-              loss_scale));
+              collected_, result.bad_tensor, result.bad_rank, loss_scale));
     }
     return;
   }

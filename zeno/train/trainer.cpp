@@ -9,6 +9,7 @@
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
 #include "zeno/data/chat/chat_template.h"
+#include "zeno/model/adapter_config.h"
 #include "zeno/train/build_progress.h"
 #include "zeno/train/checkpoint_saver.h"
 #include "zeno/train/config_resolve.h"
@@ -16,6 +17,7 @@
 #include "zeno/train/evaluation.h"
 #include "zeno/train/interrupt.h"
 #include "zeno/train/model_saver.h"
+#include "zeno/train/peer_snapshot.h"
 #include "zeno/train/policy.h"
 #include "zeno/train/report_memory.h"
 #include "zeno/train/report_timeline.h"
@@ -52,7 +54,7 @@ ReportData report_head(const ParsedConfig& parsed, const model::ModelConfig& mod
   data.model = fmt::format("{}, {} parameters ({} trained), {} layers", model::name_of(model.arch),
                            format_count(run.engine->units().elements()),
                            format_count(run.engine->units().trainable_elements()), model.layers);
-  data.machine = fmt::format("{} ranks on {}, ZeRO stage {}, {}", ranks,
+  data.machine = fmt::format("{} rank{} on {}, ZeRO stage {}, {}", ranks, ranks == 1 ? "" : "s",
                              run.engine->shape().device == Device::Kind::cuda ? "GPU" : "CPU",
                              config.zero.stage, name_of(config.precision.compute));
   data.made = time_now();
@@ -61,16 +63,23 @@ ReportData report_head(const ParsedConfig& parsed, const model::ModelConfig& mod
   return data;
 }
 
+std::string adapter_text(const RunEngine& run, const model::ModelConfig& model) {
+  if (!run.tuning.lora) return "";
+  return model::adapter_config_text(*run.tuning.lora, model,
+                                    model::linear_modules(run.engine->units().params), "");
+}
+
 // The loop of a run and what surrounds its steps. Every rank has one; all take the same way through it.
 class Trainer {
  public:
   Trainer(const ParsedConfig& parsed, const model::ModelConfig& model, const RunData& data, RunEngine& run,
-          int64_t steps, const std::optional<ResumePoint>& resume, comm::World& world)
+          int64_t steps, const std::optional<ResumePoint>& resume, PeerFolder& memory, comm::World& world)
       : config_(parsed.config),
         data_(data),
         engine_(*run.engine),
         world_(world),
         steps_(steps),
+        adapter_(adapter_text(run, model)),
         stopping_(config_.eval),
         resumed_(resume ? restore_newest(*resume, run_state({}), engine_, world) : RunState{}),
         reporter_(world.rank() == 0
@@ -78,9 +87,11 @@ class Trainer {
                                                    report_head(parsed, model, run, world.size()))
                       : nullptr),
         loop_(engine_, world, config_, data.train(), reporter_.get()),
-        saver_(engine_, model, run.tuning, config_.run.model, world.rank()) {
+        saver_(engine_, model, run.tuning, config_.run.model, world.rank()),
+        peers_(config_.run, memory, engine_, world, resumed_.loop.steps) {
     summary_.adapter = run.tuning.lora.has_value();
     summary_.saved_step = resumed_.saved_step;
+    evaluated_ = resumed_.evaluated;
     stopping_.restore(resumed_.stopping);
     loop_.restore(resumed_.loop);
     if (config_.run.save_every > 0) {
@@ -95,24 +106,32 @@ class Trainer {
   RunSummary run() {
     const int64_t first = resumed_.loop.steps;
     data::Prefetcher batches(data_.train(), first);
-    zero::Wishes agreed;
-    for (int64_t step = first; !agreed.stop; ++step) {
-      // What was due after the first step was done before the checkpoint that the run goes on from.
-      if ((step > first || first == 0) && evaluates_after(step)) agreed.stop = !evaluate(step);
-      if (step > first && (agreed.save || saves_after(step))) save_checkpoint(step);
+    summary_.stopped_early = stopping_.give_up();  // a run that goes on may have ended already
+    if (first >= steps_ || summary_.stopped_early)
+      log_info("[resume] the run was complete after step {}: nothing is left to train", first);
+    zero::Wishes agreed{.stop = summary_.stopped_early};
+    for (int64_t step = first;; ++step) {
+      if (!agreed.stop && step > evaluated_ && evaluates_after(step)) agreed.stop = !evaluate(step);
+      if (step > first) save_state(step, agreed);
       if (step >= steps_ || agreed.stop) break;
-      agreed = loop_.run(batches, {.stop = Interrupt::requested(), .save = save_requested()});
+      const bool busy = peers_.busy() || (checkpoints_ && checkpoints_->busy());
+      agreed = loop_.run(batches, {.stop = Interrupt::requested(), .save = save_requested(), .busy = busy});
       summary_.interrupted = agreed.stop;
     }
     loop_.finish();
-    if (summary_.interrupted && loop_.steps() > first) save_checkpoint(loop_.steps());
     return finish();
   }
 
  private:
-  // Somebody has put a file of this name into the output folder.
+  // Somebody has put a file of this name into the output folder, or has sent a signal. Rank 0 speaks for all:
+  // launchers send the signal to every process, but not at the same time.
   Path save_request() const { return Path(config_.run.out) / "SAVE"; }
-  bool save_requested() const { return world_.rank() == 0 && checkpoints_ && file_exists(save_request()); }
+  bool save_requested() const {
+    if (world_.rank() > 0) return false;
+    const bool signal = Interrupt::take_save_request();
+    if (signal && !checkpoints_) log_warning("[train] SIGUSR2: nothing is saved without --save-every");
+    return checkpoints_ && (signal || file_exists(save_request()));
+  }
 
   bool saves_after(int64_t step) const {
     return checkpoints_ && (step % config_.run.save_every == 0 || step == steps_);
@@ -121,22 +140,42 @@ class Trainer {
   RunState run_state(const LoopState& loop) const {
     return {.loop = loop,
             .stopping = stopping_.state(),
+            .evaluated = evaluated_,
             .saved_step = summary_.saved_step,
             .train_batch = config_.batch.train_batch,
             .micro_batch = config_.batch.micro_batch,
             .seq_len = engine_.shape().seq,
             .seed = config_.run.seed,
             .sequences = data_.train().sequences(),
-            .model = config_.run.model};
+            .model = config_.run.model,
+            .adapter = adapter_};
   }
 
-  void save_checkpoint(int64_t step) {
-    if (!checkpoints_) return;
+  // What is due: a checkpoint on the disk, a snapshot in memory, or both from one copy of the state.
+  void save_state(int64_t step, zero::Wishes agreed) {
+    const bool disk = checkpoints_ && (agreed.save || agreed.stop || saves_after(step));
+    const bool memory = stays_in_memory() ? peers_.on() : peers_.due(step, agreed.busy && !disk);
+    if (!disk && !memory) return;
     loop_.finish();
-    checkpoints_->start(step, to_json(run_state(loop_.state())));
+    peers_.wait();
+    const std::string run = to_json(run_state(loop_.state()));
+    const bool taken = disk && save_checkpoint(step, run);
+    if (memory) peers_.start(step, run, taken);
+  }
+
+  // An interrupted run that writes no checkpoints leaves its state there.
+  bool stays_in_memory() const { return summary_.interrupted && !checkpoints_; }
+
+  bool save_checkpoint(int64_t step, const std::string& run) {
+    const bool has_best = config_.eval.keep_best && stopping_.best();
+    const int64_t best = has_best ? stopping_.best()->step : -1;
+    const bool started = checkpoints_->start(step, run, best);
     if (world_.rank() == 0) remove_file(save_request());
-    note(step, ReportEvent::Kind::checkpoint,
-         fmt::format("checkpoint of step {} in {}", step, checkpoints_of(config_.run).string()));
+    if (started) {
+      note(step, ReportEvent::Kind::checkpoint,
+           fmt::format("checkpoint of step {} in {}", step, checkpoints_of(config_.run).string()));
+    }
+    return started;
   }
 
   bool evaluates_after(int64_t step) const {
@@ -150,6 +189,7 @@ class Trainer {
     std::optional<EvalRecord> record = train::evaluate(engine_, *data_.evaluation());
     summary_.interrupted = !record;
     if (!record) return false;
+    evaluated_ = step;
     record->step = step;
     record->epoch = data_.train().epochs_after(step);
     summary_.last_eval = record;
@@ -198,17 +238,20 @@ class Trainer {
       note(summary_.steps, ReportEvent::Kind::early_stop,
            fmt::format("no better evaluation in {} tries: stopping", config_.eval.early_stopping));
     }
+    // Whoever asked the run to stop may not wait long: the checkpoint goes first.
+    const std::string unsaved = checkpoints_ ? checkpoints_->finish() : "";
     summary_.weights_hash = engine_.weights_hash();
     save_result();
-    if (checkpoints_) checkpoints_->finish();
     std::vector<RankMemory> memory;
-    for (const std::string& bytes : world_.exchange(pack_memory(engine_.ledger())))
+    for (const std::string& bytes : world_.exchange(pack_memory(engine_.ledger()), "memory of all ranks"))
       memory.push_back(unpack_memory(bytes));
     if (reporter_) {
       reporter_->finish(summary_, std::move(memory),
                         timeline_of(engine_.program(), engine_.units(), engine_.executor().times()));
     }
-    // Last: whatever becomes of it, the model is saved.
+    peers_.finish(stays_in_memory() || !unsaved.empty());
+    // Last: whatever becomes of these, the model is saved.
+    require(unsaved.empty(), ErrorKind::io, "{}; the model is in {}", unsaved, config_.run.out);
     if (!config_.run.trace.empty()) write_step_trace(config_.run.trace, engine_, world_);
     return summary_;
   }
@@ -218,6 +261,8 @@ class Trainer {
   zero::Engine& engine_;
   comm::World& world_;
   int64_t steps_;
+  std::string adapter_;     // what it is like, as text; empty: the whole model is trained
+  int64_t evaluated_ = -1;  // the last step that was
   EarlyStopping stopping_;
   RunSummary summary_;
   RunState resumed_;  // all zeros in a run from the start
@@ -225,12 +270,12 @@ class Trainer {
   StepLoop loop_;
   ModelSaver saver_;
   std::optional<CheckpointSaver> checkpoints_;
+  PeerSaver peers_;
 };
 
 // What can be known to be wrong before the data is read, which may take long.
 void check_run(const TrainConfig& config, const model::ModelConfig& model, int64_t seq, int local_rank) {
   const RunConfig& run = config.run;
-  require(!run.out.empty(), ErrorKind::usage, "[train] no output folder: give --out DIR");
   std::error_code ignored;
   require(!std::filesystem::equivalent(run.model, run.out, ignored), ErrorKind::usage,
           "[train] --out {}: is the model's own folder, which the result would replace; choose another",
@@ -249,8 +294,11 @@ void check_run(const TrainConfig& config, const model::ModelConfig& model, int64
 RunSummary train_rank(ParsedConfig parsed, comm::World& world) {
   set_log_rank(world.rank());
   require(!parsed.config.run.model.empty(), ErrorKind::usage, "[train] no model: give --model DIR");
+  require(!parsed.config.run.out.empty(), ErrorKind::usage, "[train] no output folder: give --out DIR");
   const model::ModelConfig model = model::load_config(parsed.config.run.model);
-  const std::optional<ResumePoint> resume = find_resume_point(parsed.config.run, world);
+  PeerFolder memory(parsed.config.run, world);
+  const std::optional<ResumePoint> resume =
+      find_resume_point(parsed.config.run, memory.find(parsed.config.zero.stage == 0), world);
   if (resume) adopt_batch(parsed, resume->state, world.size());
   resolve_batch(parsed, world.size());
   resolve_model(parsed, model.hidden, model.layers);
@@ -265,13 +313,13 @@ RunSummary train_rank(ParsedConfig parsed, comm::World& world) {
   resolve_steps(parsed, steps);
   RunEngine engine = make_engine(config, model, seq, world);
   log_info(
-      "{} parameters, {} trained; {} ranks, stage {}; {} steps of {}×{}×{} tokens per rank, {:.2f} epochs; "
+      "{} parameters, {} trained; {} rank{}, stage {}; {} steps of {}×{}×{} tokens per rank, {:.2f} epochs; "
       "memory per rank:\n{}",
       format_count(engine.engine->units().elements()),
-      format_count(engine.engine->units().trainable_elements()), world.size(), config.zero.stage, steps,
-      config.batch.grad_accum, config.batch.micro_batch, seq, data.train().epochs_after(steps),
-      engine.engine->ledger().report());
-  return Trainer(parsed, model, data, engine, steps, resume, world).run();
+      format_count(engine.engine->units().trainable_elements()), world.size(), world.size() == 1 ? "" : "s",
+      config.zero.stage, steps, config.batch.grad_accum, config.batch.micro_batch, seq,
+      data.train().epochs_after(steps), engine.engine->ledger().report());
+  return Trainer(parsed, model, data, engine, steps, resume, memory, world).run();
 }
 
 }  // namespace zeno::train

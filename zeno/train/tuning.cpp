@@ -45,13 +45,16 @@ model::LoraOptions continued(const LoraConfig& lora, const Path& model) {
   const std::vector<std::string> targets = split_targets(lora.targets);
   same(targets.empty() || same_modules(model, targets, adapter.targets), "--lora-targets",
        fmt::format("{}", fmt::join(targets, " ")), fmt::format("{}", fmt::join(adapter.targets, " ")));
+  same(lora.modules_to_save.empty() || split_targets(lora.modules_to_save) == adapter.modules_to_save,
+       "--modules-to-save", fmt::format("{}", fmt::join(lora.modules_to_save, " ")),
+       fmt::format("{}", fmt::join(adapter.modules_to_save, " ")));
   if (lora.dropout > 0) adapter.dropout = lora.dropout;
   return adapter;
 }
 
 }  // namespace
 
-model::Tuning tuning_of(const TrainConfig& config) {
+model::Tuning tuning_of(const TrainConfig& config, bool trains) {
   const LoraConfig& lora = config.lora;
   model::Tuning tuning{.lora = {}, .neftune_alpha = config.data.neftune_alpha};
   require(!lora.dora, ErrorKind::usage,
@@ -63,12 +66,18 @@ model::Tuning tuning_of(const TrainConfig& config) {
                                      .alpha = lora.alpha > 0 ? lora.alpha : 2 * double(lora.rank),
                                      .dropout = lora.dropout,
                                      .rslora = lora.rslora,
-                                     .targets = split_targets(lora.targets)};
+                                     .targets = split_targets(lora.targets),
+                                     .modules_to_save = split_targets(lora.modules_to_save)};
   } else {
-    require(
-        lora.targets.empty() && lora.alpha == 0 && lora.dropout == 0 && !lora.rslora, ErrorKind::usage,
-        "[train] --lora-alpha, --lora-dropout, --lora-targets, --rslora: got no --lora-rank, expected one "
-        "such as --lora-rank 16; without it all weights are trained");
+    require(lora.targets.empty() && lora.modules_to_save.empty() && lora.alpha == 0 && lora.dropout == 0 &&
+                !lora.rslora,
+            ErrorKind::usage,
+            "[train] --lora-alpha, --lora-dropout, --lora-targets, --modules-to-save, --rslora: got no "
+            "--lora-rank, expected one "
+            "such as --lora-rank 16; without it all weights are trained");
+    require(!trains || lora.quantize_base == BaseDtype::none, ErrorKind::usage,
+            "[train] --quantize-base nf4: got no --lora-rank, expected one such as --lora-rank 16; only a "
+            "frozen base can be kept in 4 bits");
   }
   return tuning;
 }

@@ -7,7 +7,8 @@
 namespace zeno::train {
 
 // Adapters as the flags say, or those of the folder to go on from, whose options win. Throws a usage Error
-// where both say something and differ.
-model::Tuning tuning_of(const TrainConfig& config);
+// where both say something and differ, and where something is asked for that only adapters have. `trains`
+// false: for evaluation, where a base in 4 bits needs no adapter.
+model::Tuning tuning_of(const TrainConfig& config, bool trains = true);
 
 }  // namespace zeno::train

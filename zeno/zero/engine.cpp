@@ -84,7 +84,8 @@ MemoryPlan plan_memory(const nn::LayerList& model, const EngineOptions& options,
   const int threads = options.threads > 0 ? options.threads : share_of_cores(world);
   book_all({model, units, policy, program, evaluation, store, input.shape, world, threads, options.device},
            *plan.ledger);
-  if (options.snapshot_piece > 0) Snapshot(units, store, 0, options.snapshot_piece).book(*plan.ledger);
+  if (options.snapshot_piece > 0)
+    Snapshot(units, store, 0, options.snapshot_piece).book(*plan.ledger, options.snapshot_copies);
   return plan;
 }
 
@@ -106,7 +107,7 @@ Engine::Engine(nn::LayerList model, const EngineOptions& options, comm::World& w
   book_all(parts, ledger_);
   if (options.snapshot_piece > 0) {
     snapshot_.emplace(units_, store_, world.rank(), options.snapshot_piece);
-    snapshot_->book(ledger_);
+    snapshot_->book(ledger_, options.snapshot_copies);
   }
   require(options.memory_limit == 0 || ledger_.booked(Tier::device) <= options.memory_limit,
           ErrorKind::memory, "[plan] this rank needs {} and may use {}",
@@ -121,6 +122,7 @@ Engine::Engine(nn::LayerList model, const EngineOptions& options, comm::World& w
   ledger_.take(Tier::device, Purpose::staging, comm_bytes(options.device.kind, world.size()));
   if (snapshot_) {
     snapshot_->allocate(ledger_, options.device);
+    ledger_.take(Tier::host, Purpose::staging, snapshot_->size() * size_t(options.snapshot_copies));
     snapshot_stream_.emplace(
         StreamOptions{.device = options.device, .name = "snapshot", .rank = world.rank()});
   }
@@ -171,7 +173,7 @@ void Engine::upload(std::span<const MicroBatch> batches, std::optional<int64_t> 
 // Ranks tell each other how many tokens count, so that the loss can be normalised before backward, how many
 // embedding rows each will send, and whether they want to go on.
 Wishes Engine::agree_on_batch(std::span<const MicroBatch> batches, Wishes wishes) {
-  int64_t mine[5] = {0, 0, wishes.stop, 0, wishes.save};
+  int64_t mine[6] = {0, 0, wishes.stop, 0, wishes.save, wishes.busy};
   std::vector<int32_t> tokens;
   for (const MicroBatch& batch : batches) {
     mine[0] += int64_t(batch.valid_rows.size());
@@ -183,13 +185,15 @@ Wishes Engine::agree_on_batch(std::span<const MicroBatch> batches, Wishes wishes
   step_.valid_tokens = 0;
   agreed_inputs_ = 0;
   std::vector<int64_t> rows;
-  for (const std::string& bytes : world_.exchange({reinterpret_cast<const char*>(mine), sizeof(mine)})) {
-    int64_t theirs[5];
+  for (const std::string& bytes :
+       world_.exchange({reinterpret_cast<const char*>(mine), sizeof(mine)}, "token counts of a step")) {
+    int64_t theirs[6];
     std::memcpy(theirs, bytes.data(), sizeof(theirs));
     step_.valid_tokens += theirs[0];
     rows.push_back(theirs[1]);
     wishes.stop |= theirs[2] != 0;
     wishes.save |= theirs[4] != 0;
+    wishes.busy |= theirs[5] != 0;
     agreed_inputs_ += theirs[3];
   }
   if (executor_->sparse_rows().active()) executor_->sparse_rows().set_counts(std::move(rows));
@@ -249,37 +253,20 @@ StepResult Engine::collect() {
   result.grad_norm = outcome.grad_norm;
   result.skipped = outcome.nonfinite > 0;
   result.bad_rank = outcome.first_bad_rank;
-  // While a later step is under way its gradients have replaced those of this one.
-  const bool last = under_way_.empty();
-  if (result.skipped && last) name_bad_tensor(result);
-  if (last) result.exposed_ms = executor_->exposed_ms();
+  if (result.skipped) result.bad_tensor = tensor_at(outcome.first_bad);
+  if (under_way_.empty()) result.exposed_ms = executor_->exposed_ms();
   result.traffic = step.traffic ? *step.traffic : traffic_since_last();
   return result;
 }
 
-// Only after an overflow: every rank looks through its own gradients, and the first name in table order wins.
-void Engine::name_bad_tensor(StepResult& result) {
-  int32_t first = std::numeric_limits<int32_t>::max();
-  for (int p = 0; p < int(units_.params.size()) && first == std::numeric_limits<int32_t>::max(); ++p) {
-    if (!units_.params[p].trainable) continue;
-    for (const Run& run : runs(State::grad, p, 0, units_.params[p].count(), world_.rank())) {
-      const std::vector<float> values = fetch(State::grad, units_.places[p].group, run);
-      const bool finite = std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
-      if (!finite) first = p;
-    }
+std::string Engine::tensor_at(GradPlace place) const {
+  for (int p = 0; p < int(units_.params.size()); ++p) {
+    if (units_.places[p].group != place.group) continue;
+    const auto& tensor = units_.groups[place.group].layout.tensors()[units_.places[p].tensor];
+    if (place.index >= tensor.offset && place.index < tensor.offset + units_.params[p].count())
+      return units_.params[p].name;
   }
-  int rank = 0;
-  int32_t best = std::numeric_limits<int32_t>::max();
-  for (const std::string& bytes : world_.exchange({reinterpret_cast<const char*>(&first), sizeof(first)})) {
-    int32_t theirs;
-    std::memcpy(&theirs, bytes.data(), sizeof(theirs));
-    if (theirs < best) {
-      best = theirs;
-      result.bad_rank = rank;
-    }
-    ++rank;
-  }
-  if (best < int32_t(units_.params.size())) result.bad_tensor = units_.params[best].name;
+  fail(ErrorKind::internal, "[engine] no tensor at element {} of group {}", place.index, place.group);
 }
 
 }  // namespace zeno::zero

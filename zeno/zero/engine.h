@@ -29,6 +29,8 @@ struct EngineOptions {
   size_t memory_limit = 0;  // bytes this rank may use; 0: no limit
   // Room in host memory for a copy of masters and moments, cut into pieces of so many elements; 0: none.
   int64_t snapshot_piece = 0;
+  // Further copies of it that the caller keeps in host memory: booked here.
+  int snapshot_copies = 0;
 };
 
 // The bytes of one rank by purpose, without allocating them. The engine books through the same code.
@@ -49,6 +51,7 @@ struct MicroBatch {
 // What a rank wants to happen after a step; ranks tell each other with the step's exchange.
 struct Wishes {
   bool stop = false, save = false;
+  bool busy = false;  // a copy of the state is still being written: take no other for now
 };
 
 struct StepControl {
@@ -111,13 +114,13 @@ class Engine {
   // the compute copy.
   void write(State state, int param, int64_t begin, std::span<const float> values);
   // Fills one state of what this rank keeps of all trainable parameters; masters fill the compute copy too.
+  // `read` is called from several threads.
   void load_state(State state, const ValueReader& read);
 
   // Begins to copy this rank's masters and moments, as they are after all steps submitted, to host memory.
   // Only the next update waits for it. The copy before must not be in use any more.
   void take_snapshot();
   // Blocks until the copy is complete; from any thread.
-  void wait_for_snapshot() const { snapshot_taken_.synchronize(); }
   const Snapshot& snapshot() const { return *snapshot_; }
   // Collective: hash of all masters in table order, independent of world size and sharding.
   uint64_t weights_hash();
@@ -141,13 +144,14 @@ class Engine {
   comm::Traffic traffic_since_last();
   // Values of what this rank keeps, from and to where they live. Blocking.
   std::vector<float> fetch(State state, int group, const Run& run) const;
+  std::vector<float> fetch_nf4(int group, const Run& run) const;
   void put(State state, int group, const Partition::Piece& piece, std::span<const float> values);
   // Cut so that what is held on the host for one of them stays small.
   std::vector<Run> runs(State state, int param, int64_t begin, int64_t end, int rank) const;
   void upload(std::span<const MicroBatch> batches, std::optional<int64_t> step = {});
   Wishes agree_on_batch(std::span<const MicroBatch> batches, Wishes wishes);
   StepOutcome wait();
-  void name_bad_tensor(StepResult& result);
+  std::string tensor_at(GradPlace place) const;
   void refresh_params(int param, int64_t begin, int64_t end);
 
   comm::World& world_;

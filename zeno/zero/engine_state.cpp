@@ -1,11 +1,17 @@
 // Reading, writing and hashing the state of an engine, whatever its sharding.
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <deque>
+#include <future>
+#include <utility>
 
 #include "zeno/base/error.h"
 #include "zeno/base/rng.h"
 #include "zeno/device/copy.h"
+#include "zeno/kernels/nf4.h"
 #include "zeno/zero/engine.h"
 
 namespace zeno::zero {
@@ -25,6 +31,15 @@ void from_floats(std::span<const float> values, DType dtype, std::byte* to) {
   });
 }
 
+// Four bits have no code for anything else, and one such value would spoil its block.
+void require_finite(const nn::Parameter& param, int64_t begin, std::span<const float> values) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    require(std::isfinite(values[i]), ErrorKind::data,
+            "[engine] {} element {}: got {}, expected a finite weight; --quantize-base nf4 cannot keep it",
+            param.name, begin + int64_t(i), values[i]);
+  }
+}
+
 // Hash of up to kFlatAlign floats at a given place in the table: the place is part of it, so that sums of
 // block hashes do not depend on who hashed what.
 uint64_t block_hash(int param, int64_t block, std::span<const float> values) {
@@ -41,11 +56,14 @@ std::vector<Engine::Run> Engine::runs(State state, int param, int64_t begin, int
   const int64_t offset = group.layout.tensors()[place.tensor].offset;
   std::vector<Run> result;
   const auto add = [&](const Partition::Piece& piece) {
-    constexpr int64_t kMost =
-        1 << 20;  // elements; a multiple of kFlatAlign, so that hashed blocks stay whole
-    for (int64_t done = 0; done < piece.count; done += kMost) {
-      const int64_t count = std::min(kMost, piece.count - done);
-      result.push_back({piece.full + done - offset, count, {piece.full + done, piece.shard + done, count}});
+    // Elements; a multiple of kFlatAlign and kNf4Cell, so that hashed blocks and cells stay whole.
+    // Runs end where extents of checkpoints do: none is read twice.
+    constexpr int64_t kMost = 1 << 20;
+    for (int64_t done = 0; done < piece.count;) {
+      const int64_t first = piece.full + done - offset;
+      const int64_t count = std::min(kMost - first % kMost, piece.count - done);
+      result.push_back({first, count, {piece.full + done, piece.shard + done, count}});
+      done += count;
     }
   };
   if (store_.whole(state, place.group) && policy_.optimizer == Placement::replicated) {
@@ -56,7 +74,25 @@ std::vector<Engine::Run> Engine::runs(State state, int param, int64_t begin, int
   return result;
 }
 
+// What cells decode to, in the type that layers see. The run may start within a cell.
+std::vector<float> Engine::fetch_nf4(int group, const Run& run) const {
+  const int64_t skip = run.piece.full % kNf4Cell;
+  const Partition::Piece piece{run.piece.full - skip, run.piece.shard - skip, run.count + skip};
+  std::vector<Nf4Cell> cells(size_t(nf4_cells(piece.count)));
+  copy_async(executor_->compute(), reinterpret_cast<std::byte*>(cells.data()),
+             store_.at(State::param, group, piece), nf4_bytes(piece.count));
+  executor_->compute().synchronize();
+  std::vector<float> values(static_cast<size_t>(piece.count));
+  nf4_decode_on_host(cells.data(), values);
+  values.erase(values.begin(), values.begin() + skip);
+  dispatch_float(policy_.compute, [&]<class T>() {
+    for (float& value : values) value = float(T(value));
+  });
+  return values;
+}
+
 std::vector<float> Engine::fetch(State state, int group, const Run& run) const {
+  if (state == State::param && units_.groups[group].nf4) return fetch_nf4(group, run);
   const DType dtype = store_.dtype(state);
   std::vector<std::byte> bytes(size_t(run.count) * size_of(dtype));
   copy_async(executor_->compute(), bytes.data(), store_.at(state, group, run.piece), bytes.size());
@@ -68,8 +104,18 @@ std::vector<float> Engine::fetch(State state, int group, const Run& run) const {
 
 void Engine::put(State state, int group, const Partition::Piece& piece, std::span<const float> values) {
   const DType dtype = store_.dtype(state);
-  std::vector<std::byte> bytes(values.size() * size_of(dtype));
-  from_floats(values, dtype, bytes.data());
+  std::vector<std::byte> coded;
+  std::span<const std::byte> bytes = std::as_bytes(values);
+  if (state == State::param && units_.groups[group].nf4) {
+    ensure(piece.full % kNf4Cell == 0, "[engine] a write begins within a cell, at element {}", piece.full);
+    coded.resize(nf4_bytes(piece.count));
+    nf4_quantise(values, reinterpret_cast<Nf4Cell*>(coded.data()));
+    bytes = coded;
+  } else if (dtype != DType::f32) {
+    coded.resize(values.size() * size_of(dtype));
+    from_floats(values, dtype, coded.data());
+    bytes = coded;
+  }
   copy_async(executor_->compute(), store_.at(state, group, piece), bytes.data(), bytes.size());
   executor_->compute().synchronize();
 }
@@ -86,6 +132,7 @@ void Engine::load(const ValueReader& read) {
       for (const Run& run : runs(State::param, p, 0, param.count(), rank)) {
         staging.resize(size_t(run.count));
         read(param, run.begin, staging);
+        if (units_.groups[g].nf4) require_finite(param, run.begin, staging);
         if (param.trainable && policy_.compute != policy_.states) put(State::master, g, run.piece, staging);
         put(State::param, g, run.piece, staging);
       }
@@ -103,7 +150,7 @@ void Engine::read(State state, int param, int64_t begin, std::span<float> out) {
     const std::vector<float> values = fetch(kept, g, run);
     mine.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
   }
-  const std::vector<std::string> all = world_.exchange(mine);
+  const std::vector<std::string> all = world_.exchange(mine, "weights to save");
   for (int rank = 0; rank < world_.size(); ++rank) {
     const char* from = all[size_t(rank)].data();
     for (const Run& run : runs(kept, param, begin, end, rank)) {
@@ -124,16 +171,32 @@ void Engine::write(State state, int param, int64_t begin, std::span<const float>
 }
 
 void Engine::load_state(State state, const ValueReader& read) {
-  std::vector<float> staging;
+  std::vector<std::pair<int, Run>> all;
   for (int p = 0; p < int(units_.params.size()); ++p) {
-    const int g = units_.places[p].group;
-    if (!units_.params[p].trainable || !store_.exists(state, g)) continue;
-    for (const Run& run : runs(state, p, 0, units_.params[p].count(), world_.rank())) {
-      staging.resize(size_t(run.count));
-      read(units_.params[p], run.begin, staging);
-      put(state, g, run.piece, staging);
-      if (state == State::master) put(State::param, g, run.piece, staging);
-    }
+    if (!units_.params[p].trainable || !store_.exists(state, units_.places[p].group)) continue;
+    for (const Run& run : runs(state, p, 0, units_.params[p].count(), world_.rank()))
+      all.emplace_back(p, run);
+  }
+  // While one run is put in its place the next ones are read.
+  constexpr size_t kAhead = 2;
+  std::array<std::vector<float>, kAhead + 1> staging;
+  std::deque<std::future<void>> reads;
+  const auto read_run = [&](size_t i) {
+    const auto& [param, run] = all[i];
+    staging[i % staging.size()].resize(size_t(run.count));
+    read(units_.params[param], run.begin, staging[i % staging.size()]);
+  };
+  for (size_t i = 0, next = 0; i < all.size(); ++i) {
+    for (; next < all.size() && next <= i + kAhead; ++next)
+      reads.push_back(std::async(std::launch::async, read_run, next));
+    reads.front().get();
+    reads.pop_front();
+    const auto& [param, run] = all[i];
+    const int group = units_.places[param].group;
+    const std::vector<float>& values = staging[i % staging.size()];
+    put(state, group, run.piece, values);
+    if (state == State::master && store_.data(State::param, group) != store_.data(state, group))
+      put(State::param, group, run.piece, values);
   }
 }
 
@@ -170,7 +233,8 @@ uint64_t Engine::weights_hash() {
     }
   }
   uint64_t total = 0;
-  for (const std::string& bytes : world_.exchange({reinterpret_cast<const char*>(&sum), sizeof(sum)})) {
+  for (const std::string& bytes :
+       world_.exchange({reinterpret_cast<const char*>(&sum), sizeof(sum)}, "weights hash")) {
     uint64_t theirs;
     std::memcpy(&theirs, bytes.data(), sizeof(theirs));
     total += theirs;

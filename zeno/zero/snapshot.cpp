@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "zeno/base/math.h"
 #include "zeno/device/copy.h"
 
 namespace zeno::zero {
@@ -29,13 +28,15 @@ void Snapshot::add(State state, int param, int rank, int64_t most) {
       const size_t bytes = size_t(count) * size_of(store_.dtype(state));
       pieces_.push_back({state, param, begin, count});
       places_.push_back({place.group, {run.full + done, run.shard + done, count}, size_, bytes});
-      size_ = round_up(size_ + bytes, size_t(64));
+      size_ += bytes;
       done += count;
     }
   }
 }
 
-void Snapshot::book(Ledger& ledger) const { ledger.book(Tier::host, Purpose::staging, size_); }
+void Snapshot::book(Ledger& ledger, int copies) const {
+  ledger.book(Tier::host, Purpose::staging, size_ * size_t(1 + copies));
+}
 
 void Snapshot::allocate(Ledger& ledger, Device device) {
   buffer_ = Buffer(ledger, Tier::host, Purpose::staging, size_,
@@ -43,15 +44,26 @@ void Snapshot::allocate(Ledger& ledger, Device device) {
 }
 
 void Snapshot::copy(StreamRef stream) {
+  constexpr size_t kPart = size_t(32) << 20;
+  parts_.clear();
+  size_t begin = 0;
   for (size_t i = 0; i < pieces_.size(); ++i) {
     const Place& place = places_[i];
     copy_async(stream, buffer_.data() + place.offset, store_.at(pieces_[i].state, place.group, place.piece),
                place.bytes);
+    const size_t end = place.offset + place.bytes;
+    if (end - begin < kPart && i + 1 < pieces_.size()) continue;
+    parts_.push_back({end, {}});
+    parts_.back().copied.record(stream);
+    begin = end;
   }
 }
 
-std::span<const std::byte> Snapshot::bytes(size_t piece) const {
-  return {buffer_.data() + places_[piece].offset, places_[piece].bytes};
+void Snapshot::wait(size_t bytes) const {
+  for (const Part& part : parts_) {
+    if (part.end < bytes) continue;
+    return part.copied.synchronize();
+  }
 }
 
 }  // namespace zeno::zero

@@ -3,7 +3,7 @@
 // sharding: where all ranks keep everything, each takes its part.
 //
 // Owns its memory, booked as host staging. copy() is async; whoever changes the state next must wait for it.
-// Thread rule: one thread, except bytes(), which any thread may call once the copy is done.
+// Thread rule: one thread, except wait() and bytes(), which any thread may call after copy().
 #pragma once
 
 #include <cstdint>
@@ -30,11 +30,15 @@ class Snapshot {
   const std::vector<Piece>& pieces() const { return pieces_; }
   size_t size() const { return size_; }
 
-  void book(Ledger& ledger) const;
+  // With room for `copies` more, which somebody else keeps.
+  void book(Ledger& ledger, int copies = 0) const;
   void allocate(Ledger& ledger, Device device);
   // After everything queued on `stream`.
   void copy(StreamRef stream);
-  std::span<const std::byte> bytes(size_t piece) const;
+  // Returns when the first `bytes` are copied: whoever writes them away can follow the copy.
+  void wait(size_t bytes) const;
+  // All pieces, one behind the other.
+  std::span<const std::byte> bytes() const { return {buffer_.data(), size_}; }
 
  private:
   struct Place {
@@ -50,6 +54,11 @@ class Snapshot {
   std::vector<Place> places_;
   size_t size_ = 0;
   Buffer buffer_;
+  struct Part {
+    size_t end = 0;  // bytes
+    Event copied;
+  };
+  std::vector<Part> parts_;
 };
 
 }  // namespace zeno::zero

@@ -1,0 +1,219 @@
+// Any shape to any shape: what four ranks of stage 3 have saved is loaded by other numbers of ranks in other
+// stages, to the last bit, each rank reading no more than the extents that hold its part.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "tests/support/small_run.h"
+#include "tests/support/train_run.h"
+#include "zeno/train/checkpoint_saver.h"
+#include "zeno/train/checkpoint_state.h"
+
+namespace zeno::test {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::Checkpoint;
+using zero::State;
+
+constexpr int64_t kPiece = 1 << 14;  // elements of an extent
+
+RunSpec spec_of(Family family, int world, int stage, DType compute, DType states) {
+  RunSpec spec;
+  spec.family = family;
+  spec.world = world;
+  spec.shape = {.hidden = 128, .vocab = 500};
+  zero::apply_stage(spec.policy, stage);
+  spec.policy.compute = compute;
+  spec.policy.states = states;
+  spec.policy.micro_batches = 12 / world / int(spec.batch.batch);
+  return spec;
+}
+
+zero::Engine make_engine(const RunSpec& spec, comm::World& world) {
+  set_log_rank(world.rank());
+  return {model_of(spec),
+          {.policy = spec.policy, .shape = spec.batch, .threads = 1, .snapshot_piece = kPiece},
+          world};
+}
+
+void train_steps(const RunSpec& spec, zero::Engine& engine, comm::World& world, int steps) {
+  const int k = spec.policy.micro_batches;
+  for (int step = 0; step < steps; ++step) {
+    std::vector<OwnedBatch> owned;
+    std::vector<zero::MicroBatch> views;
+    for (int mb = 0; mb < k; ++mb)
+      owned.push_back(make_batch(spec.batch, spec.shape.vocab, step, world.rank() * k + mb));
+    for (const OwnedBatch& batch : owned) views.push_back(batch.view());
+    zero::StepControl control;
+    control.hyper = {.lr = 1e-2f, .weight_decay = 0.1f, .step = step + 1};
+    engine.step(views, control);
+  }
+}
+
+void save(const Path& folder, int64_t step, zero::Engine& engine, comm::World& world) {
+  train::CheckpointSaver saver({.folder = folder, .retention = {.keep_last = 0}}, engine, world);
+  ASSERT_TRUE(saver.start(step, "{}"));
+  EXPECT_EQ(saver.finish(), "");
+}
+
+std::vector<float> values_of(const Checkpoint& from, const std::string& state,
+                             const checkpoint::StateTensor& tensor) {
+  std::vector<float> values(size_t(tensor.count()));
+  from.read(state, tensor.name, 0, values);
+  return values;
+}
+
+// Bits, so that a NaN equals itself and -0 differs from 0.
+void expect_same_bits(const std::vector<float>& got, const std::vector<float>& expected,
+                      const std::string& what) {
+  ASSERT_EQ(got.size(), expected.size());
+  EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)), 0) << what;
+}
+
+// Counts what is read of the data of rank files, headers left out.
+class CountingFiles final : public FileSystem {
+ public:
+  ssize_t pread(int fd, void* data, size_t bytes, off_t offset) override {
+    const ssize_t got = FileSystem::pread(fd, data, bytes, offset);
+    const std::scoped_lock lock(mutex_);
+    if (offset > 8 && got > 0) total_ += size_t(got), largest_ = std::max(largest_, size_t(got));
+    return got;
+  }
+  size_t total() const { return total_; }
+  size_t largest() const { return largest_; }
+
+ private:
+  std::mutex mutex_;
+  size_t total_ = 0, largest_ = 0;
+};
+
+void expect_loads(const RunSpec& spec, const Path& folder, const std::string& what) {
+  const Checkpoint saved = Checkpoint::open(folder / checkpoint::checkpoint_name(3));
+  CountingFiles files;
+  size_t total = 0;
+  for (const auto& tensor : saved.manifest().tensors)
+    for (const auto& state : saved.manifest().states) total += size_t(tensor.count()) * size_of(state.dtype);
+  std::optional<FileSystemOverride> use(files);
+  comm::run_thread_ranks(spec.world, {.deadline = std::chrono::seconds(20)}, [&](comm::World& world) {
+    zero::Engine engine = make_engine(spec, world);
+    train::restore(Checkpoint::open(saved.folder()), engine);
+    for (Tier tier : {Tier::device, Tier::host})
+      EXPECT_LE(engine.ledger().peak(tier), engine.ledger().booked(tier)) << what;
+    // Where state is shared no rank reads all of it, although whole extents and whole pages are read.
+    world.exchange("");
+    const bool shares = spec.world > 1 && spec.policy.optimizer == zero::Placement::sharded;
+    EXPECT_LT(double(files.total()), double(total) * spec.world * (shares ? 0.75 : 1.3)) << what;
+    EXPECT_LE(files.largest(), size_t(kPiece) * 4 + 2 * kDirectAlign) << "more than an extent at once";
+    world.exchange("");
+    const std::pair<State, std::string> states[] = {{State::master, "master"},
+                                                    {State::first_moment, "first_moment"},
+                                                    {State::second_moment, "second_moment"}};
+    for (int p = 0; p < int(engine.units().params.size()); ++p) {
+      const nn::Parameter& param = engine.units().params[size_t(p)];
+      for (const auto& [state, name] : states) {
+        std::vector<float> got(size_t(param.count()));
+        engine.read(state, p, 0, got);
+        expect_same_bits(got, values_of(saved, name, *saved.find(param.name)), what + " " + param.name);
+      }
+    }
+    save(folder, 100 + spec.world, engine, world);
+  });
+  use.reset();
+  const Checkpoint again = Checkpoint::open(folder / checkpoint::checkpoint_name(100 + spec.world));
+  for (const auto& tensor : saved.manifest().tensors) {
+    for (const auto& state : saved.manifest().states)
+      expect_same_bits(values_of(again, state.name, tensor), values_of(saved, state.name, tensor),
+                       what + " saved again " + tensor.name);
+  }
+}
+
+TEST(Reshard, StateIsTheSameBitsInEveryShape) {
+  struct Types {
+    DType compute, states;
+  };
+  for (const auto& [compute, states] :
+       {Types{DType::f32, DType::f32}, Types{DType::bf16, DType::f32}, Types{DType::bf16, DType::bf16}}) {
+    for (Family family : {Family::gpt2, Family::llama, Family::qwen3}) {
+      // In `make test` a family for each pair of types.
+      if (!ZENO_FULL_TESTS && int(family) != int(compute == DType::bf16) + int(states == DType::bf16))
+        continue;
+      const TempDir dir;
+      const RunSpec writer = spec_of(family, 4, 3, compute, states);
+      comm::run_thread_ranks(4, {.deadline = std::chrono::seconds(20)}, [&](comm::World& world) {
+        zero::Engine engine = make_engine(writer, world);
+        engine.load(init_values);
+        train_steps(writer, engine, world, 3);
+        save(dir.path(), 3, engine, world);
+      });
+      for (int world : {1, 2, 3, 6}) {
+        for (int stage = 0; stage < 4; ++stage) {
+          if (!ZENO_FULL_TESTS && (world + stage) % 3 != int(family)) continue;
+          expect_loads(spec_of(family, world, stage, compute, states), dir.path(),
+                       fmt::format("{} {} family {} world {} stage {}", name_of(compute), name_of(states),
+                                   int(family), world, stage));
+        }
+      }
+    }
+  }
+}
+
+// A run of fp32 states goes on with bf16 ones and the other way round: values are converted, nothing else.
+TEST(Reshard, StatesMayChangeTheirType) {
+  const TempDir dir;
+  const RunSpec writer = spec_of(Family::llama, 4, 3, DType::bf16, DType::f32);
+  comm::run_thread_ranks(4, {.deadline = std::chrono::seconds(20)}, [&](comm::World& world) {
+    zero::Engine engine = make_engine(writer, world);
+    engine.load(init_values);
+    train_steps(writer, engine, world, 2);
+    save(dir.path(), 3, engine, world);
+  });
+  const Checkpoint saved = Checkpoint::open(dir.path() / checkpoint::checkpoint_name(3));
+  const RunSpec reader = spec_of(Family::llama, 2, 2, DType::bf16, DType::bf16);
+  comm::run_thread_ranks(2, {.deadline = std::chrono::seconds(20)}, [&](comm::World& world) {
+    zero::Engine engine = make_engine(reader, world);
+    train::restore(saved, engine);
+    for (int p = 0; p < int(engine.units().params.size()); ++p) {
+      const nn::Parameter& param = engine.units().params[size_t(p)];
+      std::vector<float> got(size_t(param.count())),
+          expected = values_of(saved, "master", *saved.find(param.name));
+      engine.read(State::master, p, 0, got);
+      for (float& value : expected) value = float(BF16(value));
+      expect_same_bits(got, expected, param.name);
+    }
+  });
+}
+
+// Whole runs on other numbers of ranks: the global batch stays, and with it the losses; reproducible runs of
+// 1, 2 and 4 ranks, where it is a power of two, end with the same bits.
+TEST(Reshard, RunsGoOnOnOtherNumbersOfRanks) {
+  const SmallRuns runs;
+  for (const std::string dtype : {"fp32", "bf16"}) {
+    const std::string common = "--reproducible --steps 6 --dtype " + dtype + " ";
+    for (int batch : {8, 12}) {
+      runs.train("part", fmt::format("{}--ranks 4 --stage 3 --micro-batch 1 --train-batch {} --save-every 3 "
+                                     "--keep-last 0",
+                                     common, batch));
+      const std::vector<std::string> whole = runs.outcome("part");
+      const double loss = nlohmann::json::parse(whole[5]).at("loss");
+      fs::remove_all(runs.checkpoint("part", 6));
+      for (int ranks : {1, 2, 3, 4, 6}) {
+        if ((batch == 8) != (ranks == 1 || ranks == 2 || ranks == 4)) continue;
+        for (int stage = 0; stage < 4; ++stage) {
+          if (!ZENO_FULL_TESTS && stage != (ranks + (dtype == "bf16")) % 4) continue;
+          runs.copy("part", "again");
+          const train::RunSummary summary =
+              runs.train("again", fmt::format("{}--resume auto --ranks {} --stage {}", common, ranks, stage));
+          EXPECT_EQ(summary.steps, 6);
+          EXPECT_NEAR(summary.loss, loss, 1e-3);
+          if (batch == 8) {
+            EXPECT_EQ(runs.outcome("again"), whole) << dtype << " ranks " << ranks << " stage " << stage;
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace zeno::test
