@@ -13,6 +13,52 @@
 namespace zeno::cli {
 namespace {
 
+constexpr const char* kTrainingOnly[] = {"--train-batch",
+                                         "--grad-accum",
+                                         "--clip",
+                                         "--offload-optimizer",
+                                         "--optimizer",
+                                         "--lr",
+                                         "--weight-decay",
+                                         "--schedule",
+                                         "--warmup",
+                                         "--min-lr-ratio",
+                                         "--state-dtype",
+                                         "--recompute",
+                                         "--recompute-every",
+                                         "--order",
+                                         "--deterministic",
+                                         "--reproducible",
+                                         "--seed",
+                                         "--out",
+                                         "--steps",
+                                         "--epochs",
+                                         "--save-every",
+                                         "--keep-last",
+                                         "--keep-every",
+                                         "--resume",
+                                         "--log",
+                                         "--trace",
+                                         "--neftune",
+                                         "--eval-data",
+                                         "--eval-split",
+                                         "--eval-every",
+                                         "--eval-on-start",
+                                         "--eval-max-samples",
+                                         "--best-metric",
+                                         "--keep-best",
+                                         "--early-stopping",
+                                         "--early-stopping-delta",
+                                         "--lora-rank",
+                                         "--lora-alpha",
+                                         "--lora-dropout",
+                                         "--lora-targets",
+                                         "--modules-to-save",
+                                         "--rslora",
+                                         "--dora",
+                                         "--spike-factor",
+                                         "--max-bad-steps"};
+
 void run(const RunFlags& flags, bool json) {
   const int rank = comm::launch_info().rank;
   set_log_rank(rank);  // one process of many: rank 0 speaks for all
@@ -36,6 +82,8 @@ void add_eval(CLI::App& app) {
   auto flags = std::make_shared<RunFlags>();
   auto json = std::make_shared<bool>(false);
   flags->add_to(*command);
+  // A config of training may be given; its flags that make no difference here are not shown.
+  for (const char* flag : kTrainingOnly) command->get_option(flag)->group("");
   command->add_flag("--json", *json, "machine-readable");
   command->callback([flags, json] { run(*flags, *json); });
 }

@@ -7,9 +7,11 @@
 #include "cli/commands.h"
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
+#include "zeno/checkpoint/deepspeed_folder.h"
 #include "zeno/checkpoint/state_file.h"
 #include "zeno/model/adapter_config.h"
 #include "zeno/model/export.h"
+#include "zeno/train/adapter_export.h"
 #include "zeno/train/resume.h"
 
 namespace zeno::cli {
@@ -40,9 +42,23 @@ bool is_adapter(const Path& folder) {
   return file_exists(folder / "adapter_config.json") && !file_exists(folder / "config.json");
 }
 
-// A checkpoint knows the folder its run started from, which has config and tokenizer.
+// Ours or DeepSpeed's. The Hugging Face trainer puts a model beside DeepSpeed's: without --base, it is meant.
+bool is_checkpoint_folder(const ExportFlags& flags) {
+  const Path folder = flags.source;
+  if (file_exists(folder / checkpoint::kManifestName)) return true;
+  const bool model = file_exists(folder / "config.json") && flags.base.empty();
+  return !model && !flags.merge && checkpoint::find_deepspeed(folder).has_value();
+}
+
+// A checkpoint of ours knows the folder its run started from, which has config and tokenizer.
 void set_checkpoint(const ExportFlags& flags, model::FolderExport& options) {
   options.checkpoint = flags.source;
+  const bool own = file_exists(options.checkpoint / checkpoint::kManifestName);
+  require(
+      own || !flags.base.empty(), ErrorKind::usage,
+      "[export] {}: is a checkpoint of DeepSpeed, which has no config.json; name the folder of the model it "
+      "started from with --base",
+      flags.source);
   options.source = flags.base.empty() ? Path(train::base_model_of(flags.source)) : Path(flags.base);
   require(file_exists(options.source / "config.json"), ErrorKind::usage,
           "[export] {}: the run started from {}, where there is no config.json; name the folder with --base",
@@ -65,9 +81,16 @@ void run(const ExportFlags& flags) {
       flags.merge || !is_adapter(flags.source), ErrorKind::usage,
       "[export] {}: is an adapter, expected a model folder; merge it into its model with --merge --base DIR",
       flags.source);
-  const bool is_checkpoint = file_exists(Path(flags.source) / checkpoint::kManifestName);
+  const bool is_checkpoint = is_checkpoint_folder(flags);
   require(flags.merge || is_checkpoint || flags.base.empty(), ErrorKind::usage,
           "[export] --base: is for --merge and for checkpoints only");
+  const bool own = file_exists(Path(flags.source) / checkpoint::kManifestName);
+  if (own && train::holds_adapter(flags.source)) {
+    train::export_adapter({flags.source, flags.base, flags.out, flags.overwrite});
+    log_info("wrote {}, an adapter (merge it into its model: zeno export {} DIR --merge)", flags.out,
+             flags.out);
+    return;
+  }
   if (is_checkpoint) set_checkpoint(flags, options);
   if (flags.merge) {
     options.adapter = flags.source;
@@ -86,7 +109,8 @@ void add_export(CLI::App& app) {
   CLI::App* command = app.add_subcommand("export", "write a model folder that transformers opens");
   auto flags = std::make_shared<ExportFlags>();
   command
-      ->add_option("source", flags->source, "a model folder or a checkpoint; with --merge, an adapter folder")
+      ->add_option("source", flags->source,
+                   "a model folder or a checkpoint (also DeepSpeed's); with --merge, an adapter folder")
       ->required();
   command->add_option("out", flags->out, "the new folder")->required();
   command->add_option("--dtype", flags->dtype, "of the weights: fp32, bf16 or fp16; default: as they are");

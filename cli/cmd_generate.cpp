@@ -22,7 +22,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct GenerateFlags {
-  std::string model, adapter, prompt_file, system, chat_template, chat_date, device = "auto", dtype;
+  std::string model, adapter, prompt_file, system, chat_template, template_extra, chat_date, device = "auto",
+                                                                                             dtype;
   std::vector<std::string> prompts, stops;
   bool chat = false, greedy = false;
   int64_t max_new_tokens = 256, context = 0, batch = 8;
@@ -32,15 +33,18 @@ struct GenerateFlags {
   uint64_t seed = 0;
 };
 
-// Defaults of the model (generation_config.json), then flags.
+// Defaults of the model (generation_config.json), then flags. As in transformers the most likely token is
+// taken unless the folder says do_sample, or flags ask for a choice.
 model::SamplingOptions sampling_of(const GenerateFlags& flags) {
   model::SamplingOptions o{.seed = flags.seed};
+  bool choose = flags.temperature || flags.top_p || flags.top_k || flags.min_p;
   const Path path = Path(flags.model) / "generation_config.json";
   if (file_exists(path)) {
     const Json json = Json::parse(read_file(path, 1 << 20), nullptr, false);
     const auto read = [&](const char* key, auto& value) {
       if (json.is_object() && json.contains(key) && json[key].is_number()) json[key].get_to(value);
     };
+    choose = choose || (json.is_object() && json.value("do_sample", Json(false)) == true);
     read("temperature", o.temperature);
     read("top_p", o.top_p);
     read("top_k", o.top_k);
@@ -52,7 +56,7 @@ model::SamplingOptions sampling_of(const GenerateFlags& flags) {
   o.top_k = flags.top_k.value_or(o.top_k);
   o.min_p = flags.min_p.value_or(o.min_p);
   o.repetition_penalty = flags.repetition_penalty.value_or(o.repetition_penalty);
-  if (flags.greedy) o.temperature = 0;
+  if (flags.greedy || !choose) o.temperature = 0;
   model::check_sampling(o);
   return o;
 }
@@ -71,7 +75,7 @@ class Session {
  public:
   explicit Session(const GenerateFlags& flags)
       : flags_(flags),
-        encoder_(flags.model, flags.chat_template, flags.chat_date),
+        encoder_(flags.model, flags.chat_template, flags.template_extra, flags.chat_date),
         tokenizer_(encoder_.tokenizer()) {
     options_.sampling = sampling_of(flags);
     options_.max_new_tokens = flags.max_new_tokens;
@@ -242,6 +246,8 @@ void add_generate(CLI::App& app) {
   command->add_flag("--chat", flags->chat, "use the chat template; without a prompt: talk to the model");
   command->add_option("--chat-template", flags->chat_template,
                       "a preset or a .jinja file; default: the folder's own");
+  command->add_option("--template-extra", flags->template_extra,
+                      "JSON object of further variables for the template: '{\"enable_thinking\": false}'");
   command->add_option("--chat-date", flags->chat_date,
                       "YYYY-MM-DD for templates that ask for the date; default: today");
   command->add_option("--system", flags->system, "with --chat: the system message");

@@ -6,6 +6,8 @@
 #include "cli/commands.h"
 #include "zeno/base/error.h"
 #include "zeno/checkpoint/checkpoint.h"
+#include "zeno/checkpoint/deepspeed.h"
+#include "zeno/checkpoint/deepspeed_folder.h"
 #include "zeno/checkpoint/safetensors.h"
 #include "zeno/checkpoint/state_file.h"
 #include "zeno/checkpoint/torch_file.h"
@@ -16,10 +18,7 @@
 namespace zeno::cli {
 namespace {
 
-// A checkpoint: what it holds, then every byte of it.
-void show_checkpoint(const Path& path) {
-  const checkpoint::Checkpoint found = checkpoint::Checkpoint::open(path);
-  const checkpoint::Manifest& manifest = found.manifest();
+void show_contents(const checkpoint::Manifest& manifest) {
   int64_t elements = 0;
   uint64_t bytes = 0;
   for (const checkpoint::StateTensor& tensor : manifest.tensors) {
@@ -34,20 +33,59 @@ void show_checkpoint(const Path& path) {
     fmt::print("{} in {}\n", state.name, name_of(state.dtype));
   fmt::print("checkpoint of step {}, written by {} ranks: {} trained parameters, {}\n", manifest.step,
              manifest.world, elements, format_bytes(bytes));
-  const std::vector<std::string> damage = found.verify();
+}
+
+std::string older_whole(const Path& folder) {
+  for (const Path& other : checkpoint::list_checkpoints(folder.parent_path())) {
+    const bool older =
+        checkpoint::step_of(other.filename().string()) < checkpoint::step_of(folder.filename().string());
+    if (older && checkpoint::find_damage(other).empty()) return fmt::format("{} is whole", other.string());
+  }
+  return "there is no older whole checkpoint beside it";
+}
+
+// A checkpoint: what it holds, then every byte of it.
+void show_checkpoint(const Path& given) {
+  const Path path = std::filesystem::canonical(given);
+  const std::vector<std::string> damage = checkpoint::find_damage(path);
+  try {
+    show_contents(checkpoint::read_manifest(path));
+  } catch (const Error&) {  // then it is in the list of damage
+  }
   for (const std::string& line : damage) fmt::print("{}\n", line);
-  if (damage.empty()) {
-    fmt::print("every checksum is right\n");
-    return;
+  require(damage.empty(), ErrorKind::data, "[inspect] {}: damaged ({}); {}", path.string(),
+          damage.size() == 1 ? "1 place" : fmt::format("{} places", damage.size()), older_whole(path));
+  fmt::print("every checksum is right\n");
+}
+
+// A checkpoint of DeepSpeed's: what it holds, every value of it, then the checksums of its files.
+void show_deepspeed(const Path& path) {
+  const checkpoint::DeepSpeedCheckpoint found = checkpoint::DeepSpeedCheckpoint::open(path);
+  const checkpoint::DeepSpeedRun& run = found.run();
+  std::array<int64_t, 3> elements{};
+  std::vector<float> values;
+  for (const checkpoint::DeepSpeedTensor& tensor : found.tensors()) {
+    std::string states;
+    for (const checkpoint::DeepSpeedState state : checkpoint::kDeepSpeedStates) {
+      if (!tensor.has(state)) continue;
+      states += fmt::format(" {}", checkpoint::name_of(state));
+      elements[size_t(state)] += tensor.count();
+      constexpr int64_t kPiece = 1 << 20;
+      for (int64_t begin = 0; begin < tensor.count(); begin += kPiece) {
+        values.resize(size_t(std::min(kPiece, tensor.count() - begin)));
+        found.read(tensor, state, begin, values);
+      }
+    }
+    fmt::print("{:<60} {}{}\n", tensor.name, checkpoint::format_shape(tensor.shape), states);
   }
-  std::string older = "there is no older checkpoint beside it";
-  for (const Path& other : checkpoint::list_checkpoints(path.parent_path())) {
-    if (checkpoint::step_of(other.filename().string()) >= manifest.step) continue;
-    if (!checkpoint::Checkpoint::open(other).verify().empty()) continue;
-    older = fmt::format("{} is whole", other.string());
-    break;
-  }
-  fail(ErrorKind::data, "[inspect] {}: {} damaged extents; {}", path.string(), damage.size(), older);
+  for (const auto& [name, holder] : found.shared()) fmt::print("{:<60} the same as {}\n", name, holder);
+  found.verify();
+  fmt::print(
+      "DeepSpeed {} checkpoint of step {}{}: {}stage {}, written by {} ranks, {} parameters, {} with "
+      "moments; every checksum is right\n",
+      run.version, run.steps, run.skipped > 0 ? fmt::format(" ({} skipped)", run.skipped) : "",
+      run.universal ? "universal, from " : "", run.stage, run.world, elements[0], elements[1]);
+  if (!run.without_moments.empty()) fmt::print("no moments: {}\n", run.without_moments);
 }
 
 // A model folder: opens and checks everything that training would read.
@@ -94,7 +132,10 @@ void run(const std::string& path) {
     return path.ends_with(".safetensors") ? show_safetensors(path) : show_torch_file(path);
   require(std::filesystem::is_directory(path), ErrorKind::usage,
           "[inspect] {}: expected a model, a checkpoint, a safetensors file or a file of torch.save", path);
-  if (file_exists(Path(path) / checkpoint::kManifestName)) return show_checkpoint(path);
+  const std::string name = std::filesystem::canonical(path).filename().string();
+  if (file_exists(Path(path) / checkpoint::kManifestName) || checkpoint::step_of(name))
+    return show_checkpoint(path);
+  if (checkpoint::find_deepspeed(path)) return show_deepspeed(path);
   show_model(path);
 }
 

@@ -12,6 +12,7 @@
 #include "zeno/plan/recompute.h"
 #include "zeno/train/config_resolve.h"
 #include "zeno/train/policy.h"
+#include "zeno/train/tuning.h"
 
 namespace zeno::cli {
 namespace {
@@ -38,7 +39,7 @@ void run(const RunFlags& flags, bool json) {
   train::resolve_batch(parsed, world);
   train::resolve_model(parsed, model.hidden, model.layers);
   const int64_t seq = train::sequence_length(parsed.config.run, model.max_positions);
-  const nn::LayerList layers = model::build_layers(model, seq);
+  const nn::LayerList layers = model::build_layers(model, seq, train::tuning_of(parsed.config));
   // As the run would choose, except that a GPU can be planned for where there is none.
   const train::RunConfig& config = parsed.config.run;
   const Device device =

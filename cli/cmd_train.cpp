@@ -1,15 +1,101 @@
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
 
 #include "cli/commands.h"
 #include "cli/run_flags.h"
+#include "zeno/base/error.h"
 #include "zeno/base/log.h"
+#include "zeno/checkpoint/checkpoint.h"
 #include "zeno/comm/world.h"
+#include "zeno/train/peer_folder.h"
+#include "zeno/train/resume.h"
+#include "zeno/train/supervisor.h"
 #include "zeno/train/trainer.h"
 
 namespace zeno::cli {
+namespace {
+
+// On the disk, then in memory; newest first.
+std::vector<Path> checkpoints_anywhere(const train::RunConfig& run) {
+  std::vector<Path> found = checkpoint::list_checkpoints(train::checkpoints_of(run));
+  const std::vector<Path> in_memory = train::list_peer_snapshots(run);
+  found.insert(found.end(), in_memory.begin(), in_memory.end());
+  return found;
+}
+
+// Checkpoints that are there before the run starts must be those it goes on from: a restart takes the newest.
+void check_former_checkpoints(const train::RunConfig& run) {
+  const std::vector<Path> found = checkpoints_anywhere(run);
+  if (found.empty() || run.resume == "auto") return;
+  std::error_code ignored;
+  const bool own = std::filesystem::equivalent(run.resume, found.front(), ignored) ||
+                   std::filesystem::equivalent(run.resume, run.out, ignored);
+  require(own, ErrorKind::usage,
+          "[train] --max-restarts: {} is there from an earlier run, and a restart would go on from it; give "
+          "--resume auto to go on from it now, or choose another --out",
+          found.front().string());
+}
+
+void check_supervised(const train::RunConfig& run) {
+  const comm::LaunchInfo launch = comm::launch_info();
+  require(launch.size <= 1, ErrorKind::usage,
+          "[train] --{} inside of {}: this is one process of {} and cannot start the others again; leave the "
+          "launcher to zeno: zeno train --launcher \"mpirun -n {}\" --max-restarts {} ...",
+          run.max_restarts > 0 ? "max-restarts" : "launcher", launch.launcher, launch.size, launch.size,
+          run.max_restarts);
+  if (run.max_restarts == 0) return;
+  require(!run.out.empty(), ErrorKind::usage, "[train] no output folder: give --out DIR");
+  require(run.save_every > 0 || run.peer_snapshot > 0, ErrorKind::usage,
+          "[train] --max-restarts {} without --save-every: every restart would begin anew; give --save-every "
+          "N (steps between checkpoints), or --peer-snapshot",
+          run.max_restarts);
+  check_former_checkpoints(run);
+}
+
+// The run as a process of its own. It is told to go on from its own checkpoints as soon as there are any;
+// until then, from where the user said.
+int supervise(const RunFlags& flags, const train::ParsedConfig& parsed) {
+  const train::RunConfig& run = parsed.config.run;
+  check_supervised(run);
+  set_log_rank(-1);  // from here on this process is no rank
+  const Path checkpoints = train::checkpoints_of(run);
+  train::Supervisor supervisor({
+      .launcher = train::split_words(run.launcher),
+      .arguments =
+          [&] {
+            const bool going_on =
+                run.max_restarts > 0 && (run.resume.empty() || !checkpoints_anywhere(run).empty());
+            RunFlags child = flags;
+            const auto set = [&](const std::string& key, const std::string& flag, const std::string& value) {
+              if (key != "zeno.resume" && !parsed.given(key)) return;
+              std::erase_if(child.overrides, [&](const auto& old) { return old.key == key; });
+              child.overrides.push_back({key, value, flag});
+            };
+            set("zeno.max_restarts", "--max-restarts", "0");
+            set("zeno.launcher", "--launcher", "");
+            if (going_on) set("zeno.resume", "--resume", "auto");
+            return child.words();
+          },
+      .newest_step = [&]() -> std::optional<int64_t> {
+        if (run.max_restarts == 0) return std::nullopt;
+        const std::optional<checkpoint::Checkpoint> newest = checkpoint::open_latest(checkpoints);
+        std::optional<int64_t> step;
+        if (newest) step = newest->manifest().step;
+        for (const Path& path : train::list_peer_snapshots(run))
+          step = std::max(step, checkpoint::step_of(path.filename().string()));
+        return step;
+      },
+      .max_restarts = run.max_restarts,
+  });
+  return supervisor.run();
+}
+
+}  // namespace
 
 void add_train(CLI::App& app) {
   CLI::App* command = app.add_subcommand("train", "train or fine-tune the model of a folder");
@@ -25,6 +111,8 @@ void add_train(CLI::App& app) {
       fmt::print("{}", train::print_config(parsed));
       return;
     }
+    const train::RunConfig& run = parsed.config.run;
+    if (run.max_restarts > 0 || !run.launcher.empty()) std::exit(supervise(*flags, parsed));
     train::train(parsed);
   });
 }

@@ -16,5 +16,6 @@ void add_inspect(CLI::App& app);
 void add_demo(CLI::App& app);
 void add_generate(CLI::App& app);
 void add_export(CLI::App& app);
+void add_doctor(CLI::App& app);
 
 }  // namespace zeno::cli

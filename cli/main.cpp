@@ -1,6 +1,7 @@
 // zeno: the command line. Maps errors to one line and an exit code; everything else is in the library.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 
 #include "cli/commands.h"
 #include "zeno/base/error.h"
@@ -17,6 +18,7 @@ int main(int argc, char** argv) {
   zeno::cli::add_demo(app);
   zeno::cli::add_generate(app);
   zeno::cli::add_export(app);
+  zeno::cli::add_doctor(app);
   try {
     app.parse(argc, argv);
     return 0;
@@ -34,6 +36,8 @@ int main(int argc, char** argv) {
     return zeno::exit_code(zeno::ErrorKind::usage);
   } catch (const zeno::Error& error) {
     zeno::log_error("{}", error.what());
+    // A rank that is stuck may have been left behind: nothing may be taken away under it.
+    if (error.kind() == zeno::ErrorKind::peer) std::_Exit(zeno::exit_code(error.kind()));
     return zeno::exit_code(error.kind());
   } catch (const std::exception& error) {
     zeno::log_error("internal: {}", error.what());

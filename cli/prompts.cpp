@@ -50,9 +50,10 @@ Json conversation(const std::string& system, const std::string& text) {
   return messages;
 }
 
-PromptEncoder::PromptEncoder(Path folder, std::string choice, const std::string& date)
+PromptEncoder::PromptEncoder(Path folder, std::string choice, std::string extra, const std::string& date)
     : folder_(std::move(folder)),
       choice_(std::move(choice)),
+      extra_(std::move(extra)),
       now_(date.empty() ? int64_t(std::time(nullptr)) : data::parse_chat_date(date)),
       tokenizer_(data::Tokenizer::open(folder_)) {}
 
@@ -62,8 +63,8 @@ std::vector<int32_t> PromptEncoder::encode(const Prompt& prompt) {
     // As in training: what a user writes is text, whatever it says.
     nlohmann::ordered_json messages = prompt.messages;
     const bool guarded = data::SpecialGuard(tokenizer_).protect(messages);
-    const std::string text =
-        template_->render_text(messages, nullptr, {.add_generation_prompt = true, .now = now_});
+    const std::string text = template_->render_text(
+        messages, nullptr, {.add_generation_prompt = true, .extra = extra_, .now = now_});
     if (guarded) return data::encode_guarded(tokenizer_, data::SpecialGuard::remove(text, {})).ids;
     return tokenizer_.encode(text, {.add_special = false, .parse_special = true});
   }

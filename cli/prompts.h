@@ -28,16 +28,16 @@ nlohmann::ordered_json conversation(const std::string& system, const std::string
 // Turns prompts into tokens as the folder's tokenizer and chat template say.
 class PromptEncoder {
  public:
-  // `choice` of the template as ChatTemplate::open takes it; it is opened when a conversation comes. `date`
-  // is what it is told, YYYY-MM-DD; empty: today.
-  PromptEncoder(Path folder, std::string choice, const std::string& date = "");
+  // `choice` of the template as ChatTemplate::open takes it; it is opened when a conversation comes. `extra`
+  // are further variables for it, a JSON object; `date` is what it is told, YYYY-MM-DD; empty: today.
+  PromptEncoder(Path folder, std::string choice, std::string extra = "", const std::string& date = "");
 
   const data::Tokenizer& tokenizer() const { return tokenizer_; }
   std::vector<int32_t> encode(const Prompt& prompt);
 
  private:
   Path folder_;
-  std::string choice_;
+  std::string choice_, extra_;
   int64_t now_;
   data::Tokenizer tokenizer_;
   std::optional<data::ChatTemplate> template_;

@@ -44,7 +44,8 @@ void RunFlags::add_to(CLI::App& app) {
           },
           key.note);
     } else {
-      app.add_option_function<std::string>(key.flag, record, key.note);
+      CLI::Option* option = app.add_option_function<std::string>(key.flag, record, key.note);
+      if (!key.flag_alone.empty()) option->expected(0, 1)->default_str(key.flag_alone);
     }
   }
 }
@@ -57,14 +58,20 @@ train::ParsedConfig RunFlags::parse() const {
   return parsed;
 }
 
-std::string RunFlags::command() const {
-  std::string text = "zeno " + name_;
-  if (!config.empty()) text += " --config " + shell_word(config);
+std::vector<std::string> RunFlags::words() const {
+  std::vector<std::string> words{name_};
+  if (!config.empty()) words.insert(words.end(), {"--config", config});
   for (const train::FlagOverride& flag : overrides) {
-    text += " " + flag.flag;
+    words.push_back(flag.flag);
     const train::ConfigKey* key = train::find_key(flag.key);
-    if (key == nullptr || key->type != train::KeyType::boolean) text += " " + shell_word(flag.value);
+    if (key == nullptr || key->type != train::KeyType::boolean) words.push_back(flag.value);
   }
+  return words;
+}
+
+std::string RunFlags::command() const {
+  std::string text = "zeno";
+  for (const std::string& word : words()) text += " " + shell_word(word);
   return text;
 }
 

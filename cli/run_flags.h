@@ -21,6 +21,8 @@ class RunFlags {
   void add_to(CLI::App& app);
   // Reads the config file, applies the flags and logs warnings and notes.
   train::ParsedConfig parse() const;
+  // The command as words, without the name of the program.
+  std::vector<std::string> words() const;
 
  private:
   std::string command() const;

@@ -144,6 +144,27 @@ TEST_F(Cli, PlanTellsTheBytesTheRunUses) {
   EXPECT_GT(int64_t(json.at("model_states_bytes")), 0);
 }
 
+TEST_F(Cli, PlanCountsAdaptersAndWhatIsFrozen) {
+  const auto bytes_of = [&](const std::string& more) {
+    const CommandResult plan = zeno("plan --model " + model() + " --ranks 1 --seq-len 32 --json " + more);
+    EXPECT_EQ(plan.exit_code, 0) << plan.output;
+    return nlohmann::json::parse(plan.output).at("model_states_bytes").get<int64_t>();
+  };
+  const int64_t full = bytes_of(""), lora = bytes_of("--lora-rank 2 --lora-targets q_proj"),
+                whole = bytes_of("--lora-rank 2 --lora-targets q_proj --modules-to-save lm_head");
+  EXPECT_LT(lora, full / 2);
+  EXPECT_GT(whole, lora);
+  EXPECT_LT(whole, full);
+}
+
+TEST_F(Cli, DoctorLooksAtTheMachine) {
+  const CommandResult here = zeno("doctor " + model());
+  EXPECT_EQ(here.exit_code, 0) << here.output;
+  for (const char* word : {"cpu ", "memory ", "gpu ", "launcher ", "mpi ", "disk ", "limits "})
+    EXPECT_NE(here.output.find(word), std::string::npos) << word << "\n" << here.output;
+  EXPECT_NE(zeno("doctor /no/such/folder").output.find("No such file"), std::string::npos);
+}
+
 TEST_F(Cli, PrintConfigSaysWhereValuesComeFrom) {
   const auto config = dir_.write("ds.json",
                                  "{\"zero_optimization\": {\"stage\": 2,\n\"reduce_bucket_size\": 5e8}, "

@@ -55,14 +55,20 @@ class GenerateCli : public testing::Test {
 };
 
 TEST_F(GenerateCli, ContinuesAPrompt) {
-  const CommandResult result = generate("--prompt 'a b c' --max-new-tokens 12 --seed 3");
+  const CommandResult result = generate("--prompt 'a b c' --max-new-tokens 12 --temperature 1 --seed 3");
   ASSERT_EQ(result.exit_code, 0) << result.output;
   EXPECT_NE(result.output.find("12 new tokens"), std::string::npos) << result.output;
-  const std::string once = text("--prompt 'a b c' --max-new-tokens 12 --seed 3");
-  EXPECT_EQ(once, text("--prompt 'a b c' --max-new-tokens 12 --seed 3 --threads 1"));
-  EXPECT_NE(once, text("--prompt 'a b c' --max-new-tokens 12 --seed 4"));
+  const std::string once = text("--prompt 'a b c' --max-new-tokens 12 --temperature 1 --seed 3");
+  EXPECT_EQ(once, text("--prompt 'a b c' --max-new-tokens 12 --temperature 1 --seed 3 --threads 1"));
+  EXPECT_NE(once, text("--prompt 'a b c' --max-new-tokens 12 --temperature 1 --seed 4"));
   EXPECT_EQ(text("--prompt 'a b c' --max-new-tokens 12 --greedy"),
             text("--prompt 'a b c' --max-new-tokens 12 --temperature 0 --seed 9"));
+  // As in transformers, without do_sample the likeliest token is taken.
+  EXPECT_EQ(text("--prompt 'a b c' --max-new-tokens 12 --greedy"),
+            text("--prompt 'a b c' --max-new-tokens 12 --seed 9"));
+  dir_.write("model/generation_config.json", R"({"do_sample": true, "temperature": 5})");
+  EXPECT_NE(text("--prompt 'a b c' --max-new-tokens 12 --seed 3"),
+            text("--prompt 'a b c' --max-new-tokens 12 --seed 4"));
   expect_failure(generate("--prompt x --max-new-tokens 500 --greedy --dtype bf16"), 0,
                  {"end of the context, 64 tokens"});
 }
@@ -86,14 +92,15 @@ TEST_F(GenerateCli, AnswersAFileOfPrompts) {
 }
 
 TEST_F(GenerateCli, EndsBeforeAStopText) {
-  const std::string whole = text("--prompt 'a b c' --max-new-tokens 12 --seed 3");
+  const std::string whole = text("--prompt 'a b c' --max-new-tokens 12 --temperature 1 --seed 3");
   ASSERT_GT(whole.size(), 8u);
   // A printable character of it, not the first.
   size_t at = 1;
   while (at < whole.size() && (!isalnum(static_cast<unsigned char>(whole[at])) || whole.find(whole[at]) < at))
     ++at;
   ASSERT_LT(at, whole.size()) << "nothing printable was generated: " << whole;
-  EXPECT_EQ(text("--prompt 'a b c' --max-new-tokens 12 --seed 3 --stop " + std::string(1, whole[at])),
+  EXPECT_EQ(text("--prompt 'a b c' --max-new-tokens 12 --temperature 1 --seed 3 --stop " +
+                 std::string(1, whole[at])),
             whole.substr(0, at) + "\n");
 }
 

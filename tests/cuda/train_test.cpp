@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -81,6 +82,31 @@ TEST_F(CudaTrain, StagesOverNcclGiveTheSameBitsAndFollowOneRank) {
       }
     }
   }
+}
+
+// Snapshots are copied beside the next step: what is saved is the state after the step that was asked for.
+TEST_F(CudaTrain, ARunThatGoesOnFromACheckpointEndsWithTheSameBits) {
+  const CommandResult whole = run_command(train(1, 0, "whole", "--steps 12"));
+  ASSERT_EQ(whole.exit_code, 0) << whole.output;
+  const CommandResult saved = run_command(train(1, 0, "part", "--steps 12 --save-every 5 --keep-last 0"));
+  ASSERT_EQ(saved.exit_code, 0) << saved.output;
+  EXPECT_EQ(metrics("part").back(), metrics("whole").back()) << "saving changed the run";
+  std::filesystem::remove_all(path("part/checkpoints/step-00000012"));
+  const CommandResult again = run_command(train(1, 0, "part", "--steps 12 --resume auto"));
+  ASSERT_EQ(again.exit_code, 0) << again.output;
+  EXPECT_NE(again.output.find("going on after step 10"), std::string::npos) << again.output;
+  EXPECT_EQ(metrics("part").back(), metrics("whole").back());
+}
+
+// Steps are read one late on a GPU, and the tensor is named all the same.
+TEST_F(CudaTrain, AnOverflowNamesItsTensor) {
+  std::string command = train(1, 0, "overflow", "--steps 4");
+  command.replace(command.find("--lr 1e-3"), 9, "--lr 1e30");
+  const CommandResult result = run_command(command);
+  bool named = false;
+  for (const nlohmann::json& line : metrics("overflow"))
+    named = named || (line.contains("first_bad_tensor") && line.at("first_bad_tensor") != "");
+  EXPECT_TRUE(named) << result.output;
 }
 
 TEST_F(CudaTrain, AKilledProcessEndsTheOthers) {

@@ -117,9 +117,8 @@ TEST(Generator, AContinuedPromptIsComputedFromWhereItDiffers) {
   const std::vector<int32_t> first = generator.generate({prompt}, greedy(6))[0].tokens;
   prompt.insert(prompt.end(), first.begin(), first.end());
   prompt.push_back(5);
-  const int64_t before = generator.stats().prompt_tokens;
   const std::vector<int32_t> second = generator.generate({prompt}, greedy(6))[0].tokens;
-  EXPECT_LE(generator.stats().prompt_tokens - before, 2);
+  EXPECT_LE(generator.stats().prompt_tokens, 2);
   EXPECT_EQ(second, fresh.generate({prompt}, greedy(6))[0].tokens);
   prompt[1] = prompt[1] == 0 ? 1 : 0;  // another past
   EXPECT_EQ(generator.generate({prompt}, greedy(6))[0].tokens, fresh.generate({prompt}, greedy(6))[0].tokens);

@@ -124,6 +124,10 @@ ModelConfig parse_config(std::string_view text, std::string_view where) {
 
 ModelConfig load_config(const Path& folder) {
   const Path path = folder / "config.json";
+  require(file_exists(path) || !file_exists(folder / "adapter_config.json"), ErrorKind::data,
+          "[model] {}: got an adapter, expected a model; give the model it belongs to, and this folder with "
+          "--adapter, or merge both with zeno export --merge",
+          folder.string());
   require(file_exists(path), ErrorKind::data,
           "[model] {}: there is no such file; give a Hugging Face model folder, or make one with zeno init",
           path.string());

@@ -114,6 +114,7 @@ std::vector<Generation> Generator::generate(const std::vector<std::vector<int32_
   check_prompts(prompts);
   require(options.max_new_tokens >= 1, ErrorKind::usage,
           "[generate] max-new-tokens: got {}, expected at least 1", options.max_new_tokens);
+  stats_ = {};
   std::vector<Generation> results(prompts.size());
   std::vector<Running> running;
   size_t next = 0;

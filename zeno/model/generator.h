@@ -56,7 +56,7 @@ class Generator {
                                    const GenerateOptions& options, const OnToken& on_token = {});
 
   const Decoder& decoder() const { return decoder_; }
-  const GenerateStats& stats() const { return stats_; }  // of all calls so far
+  const GenerateStats& stats() const { return stats_; }  // of the last call
 
  private:
   struct Running {

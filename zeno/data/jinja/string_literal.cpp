@@ -1,6 +1,7 @@
 #include "zeno/data/jinja/string_literal.h"
 
 #include <fmt/core.h>
+#include <cstdint>
 
 #include <stdexcept>
 
