@@ -1,6 +1,6 @@
 // Saving and loading the state of a GPT-2-124M-shaped run (1.5 GB) on thread ranks, against the disk's own
 // rates measured in the same run: every rank writes or reads a file of its own in order, past the page cache.
-//   checkpoint_bench [--folder DIR] [--ranks 2] [--rounds 3] [--steps 6]
+//   checkpoint_bench [--folder DIR] [--ranks 2] [--rounds 3] [--steps 6] [--cuda]
 // Also what an asynchronous save costs: how much longer steps take beside it, against a save that is waited
 // for.
 #include <CLI/CLI.hpp>
@@ -31,6 +31,7 @@ namespace {
 struct Options {
   std::string folder = "/tmp/zeno-checkpoint-bench";
   int ranks = 2, rounds = 3, steps = 6;
+  bool cuda = false;  // all ranks on GPU 0
   int64_t seq = 128;
 };
 
@@ -144,6 +145,7 @@ class Rank {
  private:
   std::unique_ptr<zero::Engine> make_engine() const {
     zero::EngineOptions options{.shape = {1, o_.seq}, .threads = 1};
+    if (o_.cuda) options.device = {Device::Kind::cuda, 0};
     zero::apply_stage(options.policy, 3);
     options.snapshot_piece = checkpoint::kExtentElements;
     auto engine = std::make_unique<zero::Engine>(
@@ -182,6 +184,7 @@ int main(int argc, char** argv) {
   app.add_option("--ranks", o.ranks);
   app.add_option("--rounds", o.rounds);
   app.add_option("--steps", o.steps);
+  app.add_flag("--cuda", o.cuda);
   CLI11_PARSE(app, argc, argv);
   make_folders(o.folder);
   Figures f;
