@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "zeno/base/error.h"
 
@@ -13,6 +15,26 @@ using namespace std::chrono_literals;
 constexpr ChildEnd kKilled{SIGKILL, 137, 12300ms};
 ChildEnd ended(ErrorKind kind) { return {0, exit_code(kind), 4000ms}; }
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+TEST(OnlyZombiesLeft, TellsALauncherThatForgotItsProcesses) {
+  const pid_t launcher = fork();
+  if (launcher == 0) {
+    if (fork() == 0) {
+      usleep(200'000);
+      _exit(0);
+    }
+    pause();  // never looks
+  }
+  EXPECT_FALSE(only_zombies_left(launcher));
+  bool seen = false;
+  for (int i = 0; i < 500 && !seen; ++i) {
+    usleep(20'000);
+    seen = only_zombies_left(launcher);
+  }
+  EXPECT_TRUE(seen);
+  kill(launcher, SIGKILL);
+  waitpid(launcher, nullptr, 0);
+}
 
 TEST(RestartPolicy, AGoodEndIsTheEnd) {
   RestartPolicy policy(3, {});

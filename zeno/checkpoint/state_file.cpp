@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <future>
 
 #include "zeno/base/error.h"
 #include "zeno/checkpoint/safetensors_writer.h"
@@ -43,26 +44,31 @@ StateFileWriter::StateFileWriter(const Path& folder, const Manifest& manifest, i
 
 void StateFileWriter::write(std::span<const std::byte> image, const std::function<void(size_t)>& ready) {
   constexpr size_t kPiece = size_t(8) << 20;
+  const auto wait_for = [&](size_t bytes) {
+    if (ready) ready(bytes);
+  };
+  size_t total = 0;
+  for (size_t size : sizes_) total += size;
+  ensure(total == image.size(), "[checkpoint] {}: got {} bytes, expected {}", replacing_.path().string(),
+         image.size(), total);
+  // Checksums beside the writes, which leave the processor alone.
+  std::future<void> sums = std::async(std::launch::async, [&] {
+    for (size_t i = 0, begin = 0; i < sizes_.size(); begin += sizes_[i++]) {
+      wait_for(begin + sizes_[i]);
+      file_.extents[i].checksum = checksum_of(image.subspan(begin, sizes_[i]));
+    }
+  });
   const bool aligned = reinterpret_cast<uintptr_t>(image.data()) % kDirectAlign == 0;
   const size_t bulk = aligned ? image.size() / kDirectAlign * kDirectAlign : 0;
   File direct = File::open_direct_to_write(replacing_.path());
-  // Checksums between the pieces: while one rank computes, the disk works for another.
-  size_t extent = 0, extent_begin = 0;
   for (size_t begin = 0; begin < image.size();) {
     const size_t end = begin < bulk ? std::min(begin + kPiece, bulk) : image.size();
-    size_t seen = end;  // the last extent may go beyond the piece
-    for (size_t i = extent, at = extent_begin; i < sizes_.size() && at < end; at += sizes_[i++])
-      seen = std::max(seen, at + sizes_[i]);
-    if (ready) ready(seen);
-    for (; extent < sizes_.size() && extent_begin < end; extent_begin += sizes_[extent++])
-      file_.extents[extent].checksum = checksum_of(image.subspan(extent_begin, sizes_[extent]));
+    wait_for(end);
     File& file = begin < bulk ? direct : replacing_.file();
     file.write_at(image.data() + begin, end - begin, file_.bytes + begin);
     begin = end;
   }
-  ensure(extent == sizes_.size() && extent_begin == image.size(),
-         "[checkpoint] {}: got {} bytes, expected those of {} extents", replacing_.path().string(),
-         image.size(), sizes_.size());
+  sums.get();
   file_.bytes += image.size();
 }
 

@@ -23,7 +23,7 @@ class StateFileWriter {
   const std::vector<Extent>& extents() const { return file_.extents; }
   // All extents, one behind the other. Goes past the page cache, at the disk's own pace and without a copy,
   // when `image` begins at a multiple of kDirectAlign.
-  // ready(n) returns when the first n bytes are there.
+  // ready(n) returns when the first n bytes are there; it is called from two threads.
   void write(std::span<const std::byte> image, const std::function<void(size_t)>& ready = {});
   // The file is on the disk, then its note.
   void commit();

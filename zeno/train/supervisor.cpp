@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
@@ -159,11 +160,33 @@ int Supervisor::start() {
   return pid;
 }
 
+bool only_zombies_left(int pid) {
+  std::ifstream children(fmt::format("/proc/{0}/task/{0}/children", pid));
+  bool any = false;
+  for (int child = 0; children >> child;) {
+    any = true;
+    std::string stat;
+    std::getline(std::ifstream(fmt::format("/proc/{}/stat", child)), stat);
+    const size_t name_end = stat.rfind(") ");
+    if (name_end == std::string::npos || stat[name_end + 2] != 'Z') return false;
+  }
+  return any;
+}
+
 ChildEnd Supervisor::wait_for(int pid, const sigset_t& signals) {
   const Clock::time_point begin = Clock::now();
-  int status = 0;
+  constexpr timespec kSecond{1, 0};
+  constexpr int kPatience = 10;
+  int status = 0, seconds_left_behind = 0;
   while (waitpid(pid, &status, WNOHANG) != pid) {
-    const int signal = sigwaitinfo(&signals, nullptr);
+    const int signal = sigtimedwait(&signals, nullptr, &kSecond);
+    // mpirun has been seen to wait for ever after a rank died while it was connecting.
+    seconds_left_behind = signal < 0 && only_zombies_left(pid) ? seconds_left_behind + 1 : 0;
+    if (seconds_left_behind == kPatience) {
+      log_warning("[supervisor] {} does not end although all its processes have: killing it",
+                  options_.launcher.empty() ? "the run" : options_.launcher[0]);
+      kill(-pid, SIGKILL);
+    }
     if (signal == SIGUSR2) kill(pid, SIGUSR2);  // a wish for a checkpoint; launchers pass it on
     if (signal == SIGINT || signal == SIGTERM || signal == SIGUSR1) pass_on(signal, pid);
   }

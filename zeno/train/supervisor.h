@@ -51,6 +51,9 @@ class RestartPolicy {
 // quote.
 std::vector<std::string> split_words(std::string_view text);
 
+// Has the process children, all of which have ended without its taking notice?
+bool only_zombies_left(int pid);
+
 class Supervisor {
  public:
   struct Options {

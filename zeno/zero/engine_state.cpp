@@ -178,7 +178,7 @@ void Engine::load_state(State state, const ValueReader& read) {
       all.emplace_back(p, run);
   }
   // While one run is put in its place the next ones are read.
-  constexpr size_t kAhead = 2;
+  constexpr size_t kAhead = 4;
   std::array<std::vector<float>, kAhead + 1> staging;
   std::deque<std::future<void>> reads;
   const auto read_run = [&](size_t i) {
