@@ -80,6 +80,8 @@ TEST_F(ExactResume, AdaptersOnly) {
   expect_exact(flags, 3, "--save-every 6");
   expect_error(ErrorKind::usage, {"adapters and their settings"},
                [&] { runs_.train("part", flags + " --lora-alpha 32 --resume auto"); });
+  expect_error(ErrorKind::usage, {"adapters and their settings"},
+               [&] { runs_.train("part", flags + " --quantize-base nf4 --resume auto"); });
   // Its checkpoint is an adapter too: the very one that the run has written at its end.
   train::export_adapter(
       {.checkpoint = runs_.checkpoint("part", 6), .base = {}, .out = runs_.path("exported")});

@@ -74,7 +74,7 @@ std::string to_json(const RunState& state) {
                       {"train_batch", state.train_batch}, {"micro_batch", state.micro_batch},
                       {"seq_len", state.seq_len},         {"seed", state.seed},
                       {"sequences", state.sequences},     {"model", state.model},
-                      {"adapter", state.adapter}}
+                      {"adapter", state.adapter},         {"nf4", state.nf4}}
       .dump();
 }
 
@@ -93,6 +93,7 @@ RunState parse_run_state(std::string_view json, std::string_view where) {
     state.sequences = root.at("sequences");
     state.model = root.at("model");
     state.adapter = root.at("adapter");
+    state.nf4 = root.at("nf4");
     return state;
   } catch (const nlohmann::json::exception& error) {
     fail(ErrorKind::data, "[{}] state of the run: {}", where, error.what());
@@ -114,7 +115,7 @@ void require_same_run(const RunState& saved, const RunState& now, std::string_vi
             "data, or start anew without --resume",
             where, value.name, value.now, value.then);
   }
-  require(saved.adapter == now.adapter, ErrorKind::usage,
+  require(saved.adapter == now.adapter && saved.nf4 == now.nf4, ErrorKind::usage,
           "[resume] {}: what is trained (whole model, adapters and their settings) is not what it was in the "
           "run that was saved; use the same flags, or start anew without --resume",
           where);

@@ -33,6 +33,7 @@ struct RunState {
   int64_t train_batch = 0, micro_batch = 0, seq_len = 0, seed = 0, sequences = 0;
   std::string model;    // the folder it started from
   std::string adapter;  // adapter_config.json without that folder, when only adapters are trained
+  bool nf4 = false;     // the frozen base is kept in NF4
 };
 
 // A JSON object, and back. Error(data) that starts with `where`.

@@ -148,7 +148,8 @@ class Trainer {
             .seed = config_.run.seed,
             .sequences = data_.train().sequences(),
             .model = config_.run.model,
-            .adapter = adapter_};
+            .adapter = adapter_,
+            .nf4 = engine_.policy().nf4_base};
   }
 
   // What is due: a checkpoint on the disk, a snapshot in memory, or both from one copy of the state.
