@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <span>
 
 #include "zeno/base/error.h"
@@ -36,37 +34,37 @@ SafetensorsFile open_file(const Path& folder, const Manifest& manifest, const St
   return file;
 }
 
-struct Free {
-  void operator()(std::byte* memory) const { std::free(memory); }
-};
-// Bytes of an extent, somewhere in memory that may hold more.
+// An extent begins and ends within pages.
+constexpr size_t kMostPages = size_t(kExtentElements) * sizeof(float) + 2 * kDirectAlign;
+
 struct Loaded {
-  std::unique_ptr<std::byte[], Free> memory;
-  std::span<const std::byte> bytes;
+  PagePool::Block pages;
+  std::span<const std::byte> bytes;  // of the extent
 };
 
 // Reads whole pages past the page cache; the end of a file is no page, and comes the ordinary way.
-Loaded read_pages(const SafetensorsFile& file, const File& direct, uint64_t begin, uint64_t bytes) {
+Loaded read_pages(const SafetensorsFile& file, const File& direct, PagePool& pool, uint64_t begin,
+                  uint64_t bytes) {
   const uint64_t first = begin / kDirectAlign * kDirectAlign, end = begin + bytes;
   const uint64_t bulk =
       std::min(round_up<uint64_t>(end, kDirectAlign), direct.size() / kDirectAlign * kDirectAlign);
-  const uint64_t room = round_up<uint64_t>(end - first, kDirectAlign);
-  Loaded loaded{
-      std::unique_ptr<std::byte[], Free>(static_cast<std::byte*>(std::aligned_alloc(kDirectAlign, room))),
-      {}};
-  require(loaded.memory != nullptr, ErrorKind::memory, "[checkpoint] {}: no memory for {} bytes",
-          file.path().string(), room);
-  if (bulk > first) direct.read_at(loaded.memory.get(), bulk - first, first);
+  require(round_up<uint64_t>(end - first, kDirectAlign) <= pool.bytes(), ErrorKind::data,
+          "[checkpoint] {}: an extent has {} bytes, expected at most {} elements", file.path().string(),
+          bytes, kExtentElements);
+  Loaded loaded{pool.take(), {}};
+  std::byte* memory = loaded.pages.get();
+  if (bulk > first) direct.read_at(memory, bulk - first, first);
   const uint64_t rest = std::max(bulk, first);
-  if (end > rest) File::open(file.path()).read_at(loaded.memory.get() + (rest - first), end - rest, rest);
-  loaded.bytes = {loaded.memory.get() + (begin - first), bytes};
+  if (end > rest) File::open(file.path()).read_at(memory + (rest - first), end - rest, rest);
+  loaded.bytes = {memory + (begin - first), bytes};
   return loaded;
 }
 
-Loaded load(const SafetensorsFile& file, const File& direct, const Manifest& manifest, const Extent& extent) {
+Loaded load(const SafetensorsFile& file, const File& direct, PagePool& pool, const Manifest& manifest,
+            const Extent& extent) {
   const std::string name = extent_name(manifest, extent);
   const TensorInfo& info = *file.find(name);
-  Loaded loaded = read_pages(file, direct, file.offset(info), info.end - info.begin);
+  Loaded loaded = read_pages(file, direct, pool, file.offset(info), info.end - info.begin);
   const uint64_t got = checksum_of(loaded.bytes);
   require(
       got == extent.checksum, ErrorKind::data,
@@ -118,6 +116,7 @@ Checkpoint Checkpoint::open(const Path& folder, Files files) {
   Checkpoint checkpoint;
   checkpoint.folder_ = folder;
   checkpoint.manifest_ = read_manifest(folder);
+  checkpoint.pool_ = std::make_unique<PagePool>(kMostPages);
   checkpoint.index_files(files);
   return checkpoint;
 }
@@ -160,7 +159,7 @@ void Checkpoint::read(std::string_view state, std::string_view tensor, int64_t b
     require(file.header.has_value(), ErrorKind::data,
             "[checkpoint] {}: {} is not here, and {} of {} needs it", folder_.string(), stated.name, state,
             tensor);
-    const Loaded loaded = load(*file.header, *file.pages, manifest_, stated.extents[place->extent]);
+    const Loaded loaded = load(*file.header, *file.pages, *pool_, manifest_, stated.extents[place->extent]);
     const int64_t count = std::min(end, place->begin + place->count) - at;
     dispatch_float(manifest_.states[size_t(s->second)].dtype, [&]<class T>() {
       const std::byte* values = loaded.bytes.data() + size_t(at - place->begin) * sizeof(T);
@@ -178,9 +177,10 @@ std::vector<std::string> find_damage(const Path& folder) {
       try {
         const SafetensorsFile file = open_file(folder, manifest, stated);
         const File pages = File::open_direct(folder / stated.name);
+        PagePool pool(kMostPages);
         for (const Extent& extent : stated.extents) {
           try {
-            load(file, pages, manifest, extent);
+            load(file, pages, pool, manifest, extent);
           } catch (const Error& error) {
             damage.push_back(error.what());
           }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 
 #include "zeno/base/file.h"
 #include "zeno/checkpoint/manifest.h"
+#include "zeno/checkpoint/page_pool.h"
 #include "zeno/checkpoint/safetensors.h"
 
 namespace zeno::checkpoint {
@@ -48,6 +50,7 @@ class Checkpoint {
     std::optional<File> pages;              // the same file, past the page cache
   };
   std::vector<OpenFile> files_;
+  std::unique_ptr<PagePool> pool_;
   std::map<std::pair<int, int>, std::vector<Place>> places_;  // by state and tensor
   std::map<std::string, int, std::less<>> state_index_, tensor_index_;
 };
