@@ -1,7 +1,10 @@
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <memory>
+#include <string>
 
 #include "cli/commands.h"
 #include "cli/run_flags.h"
@@ -13,51 +16,12 @@
 namespace zeno::cli {
 namespace {
 
-constexpr const char* kTrainingOnly[] = {"--train-batch",
-                                         "--grad-accum",
-                                         "--clip",
-                                         "--offload-optimizer",
-                                         "--optimizer",
-                                         "--lr",
-                                         "--weight-decay",
-                                         "--schedule",
-                                         "--warmup",
-                                         "--min-lr-ratio",
-                                         "--state-dtype",
-                                         "--recompute",
-                                         "--recompute-every",
-                                         "--order",
-                                         "--deterministic",
-                                         "--reproducible",
-                                         "--seed",
-                                         "--out",
-                                         "--steps",
-                                         "--epochs",
-                                         "--save-every",
-                                         "--keep-last",
-                                         "--keep-every",
-                                         "--resume",
-                                         "--log",
-                                         "--trace",
-                                         "--neftune",
-                                         "--eval-data",
-                                         "--eval-split",
-                                         "--eval-every",
-                                         "--eval-on-start",
-                                         "--eval-max-samples",
-                                         "--best-metric",
-                                         "--keep-best",
-                                         "--early-stopping",
-                                         "--early-stopping-delta",
-                                         "--lora-rank",
-                                         "--lora-alpha",
-                                         "--lora-dropout",
-                                         "--lora-targets",
-                                         "--modules-to-save",
-                                         "--rslora",
-                                         "--dora",
-                                         "--spike-factor",
-                                         "--max-bad-steps"};
+// What makes a difference to an evaluation.
+constexpr std::array kShown{
+    "--config",         "--model",     "--adapter",     "--data",    "--data-format",  "--chat-template",
+    "--template-extra", "--chat-date", "--loss-on",     "--packing", "--too-long",     "--skip-bad-lines",
+    "--max-samples",    "--seq-len",   "--micro-batch", "--dtype",   "--matmul-dtype", "--quantize-base",
+    "--stage",          "--ranks",     "--device",      "--cache",   "--deadline"};
 
 void run(const RunFlags& flags, bool json) {
   const int rank = comm::launch_info().rank;
@@ -82,8 +46,11 @@ void add_eval(CLI::App& app) {
   auto flags = std::make_shared<RunFlags>();
   auto json = std::make_shared<bool>(false);
   flags->add_to(*command);
-  // A config of training may be given; its flags that make no difference here are not shown.
-  for (const char* flag : kTrainingOnly) command->get_option(flag)->group("");
+  // A config of training may be given with all its flags; those without an effect here are not shown.
+  for (CLI::Option* option : command->get_options()) {
+    const std::string name = option->get_name();
+    if (name != "--help" && std::ranges::find(kShown, name) == kShown.end()) option->group("");
+  }
   command->add_flag("--json", *json, "machine-readable");
   command->callback([flags, json] { run(*flags, *json); });
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -162,6 +163,44 @@ TEST(File, RemovesAndLists) {
   EXPECT_EQ(list_folder(dir.path()), (std::vector<std::string>{"b", "x"}));
   EXPECT_FALSE(file_exists(dir.path() / "x"));
   expect_error(ErrorKind::io, {"cannot create folder"}, [&] { make_folders(dir.path() / "b" / "c"); });
+}
+
+// Says that it moved less than it did, not even whole pages.
+class CutShort final : public FileSystem {
+ public:
+  ssize_t pread(int fd, void* data, size_t bytes, off_t offset) override {
+    return cut(FileSystem::pread(fd, data, bytes, offset));
+  }
+  ssize_t pwrite(int fd, const void* data, size_t bytes, off_t offset) override {
+    return cut(FileSystem::pwrite(fd, data, bytes, offset));
+  }
+
+ private:
+  ssize_t cut(ssize_t moved) { return calls_++ == 0 && moved > 0 ? moved / 3 : moved; }
+  int calls_ = 0;
+};
+
+TEST(DirectFile, TransfersGoOnWhereverTheyAreCut) {
+  const TempDir dir;
+  const Path path = dir.path() / "file";
+  constexpr size_t kBytes = 4 * kDirectAlign;
+  struct alignas(kDirectAlign) Pages {
+    char text[kBytes];
+  };
+  const auto in = std::make_unique<Pages>(), out = std::make_unique<Pages>();
+  const std::string expected = pattern(kBytes);
+  std::memcpy(out->text, expected.data(), kBytes);
+  replace_file(path, "");
+  {
+    CutShort files;
+    const FileSystemOverride use(files);
+    File::open_direct_to_write(path).write_at(out->text, kBytes, 0);
+  }
+  EXPECT_EQ(read_file(path), expected);
+  CutShort files;
+  const FileSystemOverride use(files);
+  File::open_direct(path).read_at(in->text, kBytes, 0);
+  EXPECT_EQ(std::string(in->text, kBytes), expected);
 }
 
 }  // namespace

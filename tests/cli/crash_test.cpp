@@ -16,8 +16,7 @@
 #include <random>
 #include <thread>
 
-#include "tests/support/command.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/cli_runs.h"
 
 namespace zeno::test {
 namespace {
@@ -27,7 +26,6 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using nlohmann::json;
 
-const std::string kZeno = std::string(ZENO_BINARY_DIR) + "/zeno";
 constexpr int kRanks = 2;
 const std::string kMpirun = "mpirun --allow-run-as-root --oversubscribe -n " + std::to_string(kRanks) + " ";
 // The launcher ends the other ranks at once instead of a second or two later.
@@ -98,30 +96,11 @@ class FolderWatch {
   int fd_;
 };
 
-class Crash : public testing::Test {
+class Crash : public CliRuns {
  protected:
-  void SetUp() override {
-    const CommandResult made = run_command(
-        kZeno + " init --arch llama --hidden 64 --layers 2 --heads 4 --kv-heads 2 --vocab 300 --out " +
-        path("model"));
-    ASSERT_EQ(made.exit_code, 0) << made.output;
-  }
-  std::string path(const std::string& name) const { return (dir_.path() / name).string(); }
+  Crash() : CliRuns(64) {}
   std::string train(const std::string& out, const std::string& more) const {
-    return kZeno + " train --model " + path("model") +
-           " --data generated --seq-len 16 --micro-batch 1 --device cpu --deadline 20 --out " + path(out) +
-           " " + more;
-  }
-  std::vector<std::string> outcome(const std::string& out) const {
-    std::vector<std::string> lines;
-    std::istringstream file(text_of(path(out) + "/metrics.jsonl"));
-    for (std::string line; std::getline(file, line);) {
-      const json parsed = json::parse(line, nullptr, false);
-      if (!parsed.is_object()) continue;  // just being written
-      if (parsed.contains("loss")) lines.push_back(parsed.at("step").dump() + " " + parsed.at("loss").dump());
-      if (parsed.contains("weights_hash")) lines.push_back(parsed.at("weights_hash"));
-    }
-    return lines;
+    return train_on_cpu(out, "--seq-len 16 --micro-batch 1 --deadline 20 " + more);
   }
   static bool alive(pid_t process) {
     const std::string state = text_of("/proc/" + std::to_string(process) + "/stat");
@@ -143,8 +122,6 @@ class Crash : public testing::Test {
     return found;
   }
   static bool whole(const fs::path& folder) { return fs::exists(folder / "manifest.json"); }
-
-  TempDir dir_;
 };
 
 struct Counts {

@@ -14,8 +14,7 @@
 #include <random>
 #include <thread>
 
-#include "tests/support/command.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/cli_runs.h"
 
 namespace zeno::test {
 namespace {
@@ -24,27 +23,20 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using nlohmann::json;
 
-const std::string kZeno = std::string(ZENO_BINARY_DIR) + "/zeno";
 constexpr const char* kMpirun = "mpirun --allow-run-as-root --oversubscribe -n 2 bash -c ";
 
-class PeerSnapshot : public testing::Test {
+class PeerSnapshot : public CliRuns {
  protected:
   void SetUp() override {
     std::string name = "/dev/shm/zeno_test_XXXXXX";
     ASSERT_NE(::mkdtemp(name.data()), nullptr);
     memory_ = name;
-    const CommandResult made = run_command(
-        kZeno + " init --arch llama --hidden 32 --layers 2 --heads 4 --kv-heads 2 --vocab 300 --out " +
-        path("model"));
-    ASSERT_EQ(made.exit_code, 0) << made.output;
+    CliRuns::SetUp();
   }
   void TearDown() override { fs::remove_all(memory_); }
 
-  std::string path(const std::string& name) const { return (dir_.path() / name).string(); }
   std::string train(const std::string& out, const std::string& more) const {
-    return kZeno + " train --model " + path("model") +
-           " --data generated --seq-len 32 --device cpu --lr 1e-2 --schedule cosine --warmup 3 --out " +
-           path(out) + " " + more;
+    return train_on_cpu(out, "--seq-len 32 --lr 1e-2 --schedule cosine --warmup 3 " + more);
   }
   std::string in_memory(const std::string& more) const {
     return more + " --peer-snapshot --peer-snapshot-dir " + memory_.string();
@@ -55,21 +47,6 @@ class PeerSnapshot : public testing::Test {
                                 train(out, more) + " --peer-snapshot --peer-snapshot-dir " +
                                 memory_.string() + "/host-$OMPI_COMM_WORLD_RANK";
     return kMpirun + ("'" + command + "'");
-  }
-  CommandResult expect_ok(const std::string& command) const {
-    CommandResult result = run_command(command);
-    EXPECT_EQ(result.exit_code, 0) << command << "\n" << result.output;
-    return result;
-  }
-  std::vector<std::string> outcome(const std::string& out) const {
-    std::vector<std::string> lines;
-    std::ifstream file(path(out) + "/metrics.jsonl");
-    for (std::string line; std::getline(file, line);) {
-      const json parsed = json::parse(line);
-      if (parsed.contains("loss")) lines.push_back(parsed.at("step").dump() + " " + parsed.at("loss").dump());
-      if (parsed.contains("weights_hash")) lines.push_back(parsed.at("weights_hash"));
-    }
-    return lines;
   }
   int64_t lines_of(const std::string& file) const {
     std::ifstream in(file);
@@ -115,7 +92,6 @@ class PeerSnapshot : public testing::Test {
     EXPECT_FALSE(fs::exists(path(out + "/peer_snapshots.id")));
   }
 
-  TempDir dir_;
   fs::path memory_;
 };
 

@@ -13,8 +13,7 @@
 #include <random>
 #include <thread>
 
-#include "tests/support/command.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/cli_runs.h"
 
 namespace zeno::test {
 namespace {
@@ -23,41 +22,10 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using nlohmann::json;
 
-const std::string kZeno = std::string(ZENO_BINARY_DIR) + "/zeno";
-
-class Resume : public testing::Test {
+class Resume : public CliRuns {
  protected:
-  void SetUp() override {
-    const CommandResult made = run_command(
-        kZeno + " init --arch llama --hidden 32 --layers 2 --heads 4 --kv-heads 2 --vocab 300 --out " +
-        path("model"));
-    ASSERT_EQ(made.exit_code, 0) << made.output;
-  }
-
-  std::string path(const std::string& name) const { return (dir_.path() / name).string(); }
   std::string train(const std::string& out, const std::string& more) const {
-    return kZeno + " train --model " + path("model") +
-           " --data generated --seq-len 32 --device cpu --lr 1e-2 --schedule cosine --warmup 3 --out " +
-           path(out) + " " + more;
-  }
-  void expect_ok(const std::string& command) const {
-    const CommandResult result = run_command(command);
-    ASSERT_EQ(result.exit_code, 0) << command << "\n" << result.output;
-  }
-  // Step losses and the last line.
-  std::vector<std::string> outcome(const std::string& out) const {
-    std::vector<std::string> lines;
-    std::ifstream file(path(out) + "/metrics.jsonl");
-    for (std::string line; std::getline(file, line);) {
-      const json parsed = json::parse(line);
-      if (parsed.contains("loss")) lines.push_back(parsed.at("step").dump() + " " + parsed.at("loss").dump());
-      if (parsed.contains("weights_hash")) lines.push_back(parsed.at("weights_hash"));
-    }
-    return lines;
-  }
-  void copy(const std::string& from, const std::string& to) const {
-    fs::remove_all(path(to));
-    fs::copy(path(from), path(to), fs::copy_options::recursive);
+    return train_on_cpu(out, "--seq-len 32 --lr 1e-2 --schedule cosine --warmup 3 " + more);
   }
   // A run of 12 steps that was saved after steps 5 and 10, as if it had been killed after the 10th.
   void make_stopped(const std::string& out, const std::string& more) const {
@@ -65,8 +33,6 @@ class Resume : public testing::Test {
     ASSERT_TRUE(fs::exists(path(out + "/checkpoints/step-00000010/manifest.json")));
     fs::remove_all(path(out + "/checkpoints/step-00000012"));
   }
-
-  TempDir dir_;
 };
 
 TEST_F(Resume, EndsWithTheSameBits) {

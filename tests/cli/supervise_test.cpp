@@ -12,8 +12,7 @@
 #include <sstream>
 #include <thread>
 
-#include "tests/support/command.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/cli_runs.h"
 
 namespace zeno::test {
 namespace {
@@ -22,7 +21,6 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-const std::string kZeno = std::string(ZENO_BINARY_DIR) + "/zeno";
 constexpr const char* kMpirun = "mpirun --allow-run-as-root --oversubscribe -n ";
 
 std::string text_of(const fs::path& path) {
@@ -100,20 +98,10 @@ class Job {
   bool ended_ = false;
 };
 
-class Supervise : public testing::Test {
+class Supervise : public CliRuns {
  protected:
-  void SetUp() override {
-    const CommandResult made = run_command(
-        kZeno + " init --arch llama --hidden 32 --layers 2 --heads 4 --kv-heads 2 --vocab 300 --out " +
-        path("model"));
-    ASSERT_EQ(made.exit_code, 0) << made.output;
-  }
-
-  std::string path(const std::string& name) const { return (dir_.path() / name).string(); }
   std::string train(const std::string& out, const std::string& more) const {
-    return kZeno + " train --model " + path("model") +
-           " --data generated --seq-len 32 --device cpu --stage 3 --micro-batch 1 --out " + path(out) + " " +
-           more;
+    return train_on_cpu(out, "--seq-len 32 --stage 3 --micro-batch 1 " + more);
   }
   std::string hash(const std::string& out) const {
     std::ifstream file(path(out) + "/metrics.jsonl");
@@ -131,8 +119,6 @@ class Supervise : public testing::Test {
     }
     return false;
   }
-
-  TempDir dir_;
 };
 
 constexpr const char* kRun = "--steps 400 --save-every 40 --keep-last 0";

@@ -92,19 +92,23 @@ File File::create(const Path& path) {
   return File(path, open_or_fail(path, O_RDWR | O_CREAT | O_TRUNC, "cannot create"));
 }
 
-File File::open_direct(const Path& path) { return File(path, open_past_cache(path, O_RDONLY)); }
+File File::open_direct(const Path& path) { return File(path, open_past_cache(path, O_RDONLY), true); }
 
-File File::open_direct_to_write(const Path& path) { return File(path, open_past_cache(path, O_WRONLY)); }
+File File::open_direct_to_write(const Path& path) {
+  return File(path, open_past_cache(path, O_WRONLY), true);
+}
 
 File File::replace(const Path& path, std::string_view contents) {
   replace_file(path, contents);
   return File(path, open_or_fail(path, O_RDWR, "cannot open"));
 }
 
-File::File(File&& other) noexcept : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+File::File(File&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), direct_(other.direct_) {}
 File& File::operator=(File&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(fd_, other.fd_);
+  std::swap(direct_, other.direct_);
   return *this;
 }
 File::~File() {
@@ -128,6 +132,10 @@ void File::read_at(void* data, size_t bytes, uint64_t offset) const {
             "[file] cannot read {}: ends at byte {}, expected at least {}; it was cut short", path_.string(),
             offset + done, offset + bytes);
     done += size_t(n);
+    if (ends_within_page(done, bytes)) {
+      return File(path_, open_or_fail(path_, O_RDONLY, "cannot open"))
+          .read_at(static_cast<std::byte*>(data) + done, bytes - done, offset + done);
+    }
   }
 }
 
@@ -139,6 +147,10 @@ void File::write_at(const void* data, size_t bytes, uint64_t offset) {
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) fail_errno("cannot write", path_, n < 0 ? errno : EIO);
     done += size_t(n);
+    if (ends_within_page(done, bytes)) {
+      return File(path_, open_or_fail(path_, O_WRONLY, "cannot open"))
+          .write_at(static_cast<const std::byte*>(data) + done, bytes - done, offset + done);
+    }
   }
 }
 

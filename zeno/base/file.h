@@ -74,9 +74,14 @@ class File {
   void close();
 
  private:
-  File(Path path, int fd) : path_(std::move(path)), fd_(fd) {}
+  File(Path path, int fd, bool direct = false) : path_(std::move(path)), fd_(fd), direct_(direct) {}
+  // A transfer past the page cache that the system cut there goes on the ordinary way.
+  bool ends_within_page(size_t done, size_t bytes) const {
+    return direct_ && done < bytes && done % kDirectAlign != 0;
+  }
   Path path_;
   int fd_ = -1;
+  bool direct_ = false;  // past the page cache, if the file system can
 };
 
 // A file as memory, read only. The file must not shrink while it is mapped.

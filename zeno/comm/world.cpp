@@ -27,6 +27,13 @@ void check_same(World& world, std::string_view what, std::string_view value) {
   }
 }
 
+std::string first_problem(World& world, std::string_view mine, std::string_view what) {
+  for (std::string& theirs : world.exchange(mine, what)) {
+    if (!theirs.empty()) return std::move(theirs);
+  }
+  return {};
+}
+
 void run_mpi_rank(const WorldOptions& options, const std::function<void(World&)>& body) {
   // When a process of the job ends badly, the launcher sends SIGTERM to the others at once; they would be
   // gone before they could say who failed and where. So SIGTERM leaves them the moment that takes.

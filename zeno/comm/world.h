@@ -80,6 +80,10 @@ class World {
 // `value`. `what` says what is compared; both values are printed (cut when long). Collective.
 void check_same(World& world, std::string_view what, std::string_view value);
 
+// What went wrong on the lowest rank where something did, the same on every rank; empty: nothing anywhere.
+// Collective.
+std::string first_problem(World& world, std::string_view mine, std::string_view what);
+
 // World of one.
 std::unique_ptr<World> make_self_world();
 

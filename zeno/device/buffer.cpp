@@ -12,8 +12,9 @@
 namespace zeno {
 
 Block allocate_host(size_t bytes) {
-  constexpr size_t kHugePage = size_t(2) << 20;
-  const size_t alignment = bytes >= kHugePage ? kHugePage : 64;
+  constexpr size_t kHugePage = size_t(2) << 20, kPage = 4096;
+  // Whole pages can be written past the page cache.
+  const size_t alignment = bytes >= kHugePage ? kHugePage : bytes >= kPage ? kPage : 64;
   const size_t rounded = round_up(bytes, alignment);
   auto* data = static_cast<std::byte*>(std::aligned_alloc(alignment, rounded));
   require(data != nullptr, ErrorKind::memory,

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -26,11 +25,6 @@ std::string problem_of(F&& work) {
   } catch (const std::exception& error) {
     return error.what();
   }
-}
-
-std::string first_of(const std::vector<std::string>& problems) {
-  const auto found = std::ranges::find_if(problems, [](const auto& text) { return !text.empty(); });
-  return found == problems.end() ? "" : *found;
 }
 
 }  // namespace
@@ -62,7 +56,7 @@ bool CheckpointSaver::prepare(const Path& folder, int64_t step) {
       make_folders(folder);
     });
   }
-  problem = first_of(world_.exchange(problem, "checkpoint folder"));
+  problem = comm::first_problem(world_, problem, "checkpoint folder");
   if (!problem.empty() && world_.rank() == 0)
     log_warning("[checkpoint] step {} is not saved: {}", step, problem);
   return problem.empty();
@@ -111,7 +105,7 @@ std::string CheckpointSaver::finish() {
                             written[rank]);
   }
   (problem.empty() ? all_written_ : given_up_) = true;
-  const std::string uncommitted = first_of(world_.exchange(manifest_.get(), "checkpoint manifest"));
+  const std::string uncommitted = comm::first_problem(world_, manifest_.get(), "checkpoint manifest");
   thread_.join();
   given_up_ = false;
   if (problem.empty()) problem = uncommitted;

@@ -32,11 +32,8 @@ RunState run_state_of(const DeepSpeedCheckpoint& checkpoint) {
   return state;
 }
 
-// Same on all ranks: the first problem of any.
 void require_on_all(std::string problem, comm::World& world) {
-  for (const std::string& theirs : world.exchange(problem, "problems of a restore")) {
-    if (problem.empty()) problem = theirs;
-  }
+  problem = comm::first_problem(world, problem, "problems of a restore");
   require(problem.empty(), ErrorKind::data, "{}", problem);
 }
 

@@ -79,9 +79,7 @@ PeerFolder::PeerFolder(const RunConfig& run, comm::World& world)
   } catch (const std::exception& error) {
     problem = error.what();
   }
-  for (const std::string& theirs : world.exchange(problem)) {
-    if (problem.empty()) problem = theirs;
-  }
+  problem = comm::first_problem(world, problem, "folder of snapshots");
   require(problem.empty() || !wanted, ErrorKind::io, "{}", problem);
   // Without a wish for snapshots, only what an earlier run left counts.
   bool any = wanted;

@@ -65,9 +65,7 @@ void PeerSaver::check_room() const {
         folder_.path().string(), kPeerSnapshots, groups.members(group).size(), format_bytes(need),
         format_bytes(room), format_bytes(memory));
   }
-  for (const std::string& theirs : world_.exchange(problem)) {
-    if (problem.empty()) problem = theirs;
-  }
+  problem = comm::first_problem(world_, problem, "room for snapshots");
   require(problem.empty(), ErrorKind::memory, "{}", problem);
 }
 

@@ -44,10 +44,7 @@ std::string try_restore(const Path& folder, const RunState& now, zero::Engine& e
     if (error.kind() == ErrorKind::usage) throw;
     problem = error.what();
   }
-  for (const std::string& theirs : world.exchange(problem, "problems of a restore")) {
-    if (problem.empty()) problem = theirs;
-  }
-  return problem;
+  return comm::first_problem(world, problem, "problems of a restore");
 }
 
 }  // namespace

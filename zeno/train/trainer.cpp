@@ -298,8 +298,11 @@ RunSummary train_rank(ParsedConfig parsed, comm::World& world) {
   require(!parsed.config.run.out.empty(), ErrorKind::usage, "[train] no output folder: give --out DIR");
   const model::ModelConfig model = model::load_config(parsed.config.run.model);
   PeerFolder memory(parsed.config.run, world);
+  zero::Policy policy;
+  zero::apply_stage(policy, parsed.config.zero.stage);
+  const bool replicated = policy.optimizer == zero::Placement::replicated;
   const std::optional<ResumePoint> resume =
-      find_resume_point(parsed.config.run, memory.find(parsed.config.zero.stage == 0), world);
+      find_resume_point(parsed.config.run, memory.find(replicated), world);
   if (resume) adopt_batch(parsed, resume->state, world.size());
   resolve_batch(parsed, world.size());
   resolve_model(parsed, model.hidden, model.layers);
