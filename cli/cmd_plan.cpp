@@ -9,9 +9,9 @@
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
 #include "zeno/model/layers.h"
-#include "zeno/plan/recompute.h"
 #include "zeno/train/config_resolve.h"
 #include "zeno/train/policy.h"
+#include "zeno/train/run_engine.h"
 #include "zeno/train/tuning.h"
 
 namespace zeno::cli {
@@ -45,15 +45,16 @@ void run(const RunFlags& flags, bool json) {
   const Device device =
       config.device == train::RunDevice::cuda ? Device{Device::Kind::cuda, 0} : train::device_of(config, 0);
   zero::EngineOptions options = train::engine_options(parsed.config, seq, device);
-  if (parsed.config.recompute.mode == train::RecomputeMode::automatic) {
+  const bool automatic = parsed.config.recompute.mode == train::RecomputeMode::automatic ||
+                         parsed.config.zero.offload_optimizer.device == train::OffloadDevice::automatic;
+  if (automatic) {
     require(device_count(options.device.kind) > 0, ErrorKind::usage,
-            "[plan] --recompute auto: got no GPU to fill; plan with none, selective or full, or on the "
-            "machine that trains");
+            "[plan] auto: got no GPU to fill; plan with --recompute none, selective or full and "
+            "--offload-optimizer none, cpu or nvme, or on the machine that trains");
     // Ranks beyond the GPUs of this host are taken to run on others.
     const int local = device.kind == Device::Kind::cpu ? world : device_count(device.kind);
-    plan::choose_recompute(layers, options, world,
-                           train::memory_limit(options.device, std::min(world, local)));
-    log_info("{}", plan::describe_recompute(layers, options.policy));
+    train::place_states(parsed.config, layers, options, world,
+                        train::memory_limits(config, device, std::min(world, local)), true);
   }
   const zero::MemoryPlan plan = zero::plan_memory(layers, options, world);
   if (json) {

@@ -60,7 +60,10 @@ void write_part(const Path& folder, const Manifest& manifest, int rank) {
     const std::vector<std::byte> bytes = extent.state == 0 ? bytes_of<float>(extent) : bytes_of<BF16>(extent);
     image.insert(image.end(), bytes.begin(), bytes.end());
   }
-  writer.write(image);
+  // In parts that end anywhere but with an extent.
+  writer.write(
+      [&](size_t begin, size_t end) { return std::span<const std::byte>(image).subspan(begin, end - begin); },
+      100);
   writer.commit();
 }
 

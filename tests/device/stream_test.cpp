@@ -9,6 +9,7 @@
 
 #include "zeno/base/error.h"
 #include "zeno/device/copy.h"
+#include "zeno/device/stream_impl.h"
 
 namespace zeno {
 namespace {
@@ -109,6 +110,108 @@ TEST(Stream, ErrorsAreKeptSkipLaterWorkAndTravelThroughEvents) {
   a.ref().launch([&](Workers&) { ran = true; });
   a.synchronize();
   EXPECT_TRUE(ran);
+}
+
+// A device whose records are reached when the test says so.
+struct FakeMark final : DeviceMark {
+  std::shared_ptr<std::atomic<bool>> reached = std::make_shared<std::atomic<bool>>(false);
+  bool fails = false;
+
+  bool done() const override { return *reached; }
+  void synchronize() const override {}
+  std::function<bool()> probe() const override {
+    return [reached = reached, fails = fails] {
+      if (fails) fail(ErrorKind::internal, "the device failed");
+      return reached->load();
+    };
+  }
+};
+
+TEST(Event, CpuStreamWaitsForTheDeviceRecordItSaw) {
+  const auto stream = make_cpu_stream({.name = "s"});
+  const auto event = std::make_shared<Event::State>();
+  const auto first = std::make_shared<FakeMark>(), second = std::make_shared<FakeMark>();
+  std::atomic<int> passed{0};
+  event->mark = first;
+  stream->wait(event);
+  stream->launch([&](Workers&) { ++passed; });
+  event->mark = second;  // recorded again before the wait is over
+  std::this_thread::sleep_for(2ms);
+  EXPECT_EQ(passed, 0);
+  *first->reached = true;
+  stream->synchronize();
+  EXPECT_EQ(passed, 1);
+  stream->wait(event);
+  *second->reached = true;
+  stream->synchronize();
+}
+
+TEST(Event, DeviceFailureBecomesAnErrorOfTheCpuStream) {
+  const auto stream = make_cpu_stream({.name = "s"});
+  const auto event = std::make_shared<Event::State>(), after = std::make_shared<Event::State>();
+  const auto mark = std::make_shared<FakeMark>();
+  mark->fails = true;
+  event->mark = mark;
+  bool ran = false;
+  stream->wait(event);
+  stream->launch([&](Workers&) { ran = true; });
+  stream->record(after);
+  EXPECT_THROW(stream->synchronize(), Error);
+  EXPECT_FALSE(ran);
+  EXPECT_TRUE(after->await(1));
+}
+
+// What a GPU polls: written at every record, in order, whatever the tasks did.
+TEST(Event, CounterForDevicesIsWrittenAlsoWhenTasksFail) {
+  std::atomic<uint64_t> counter{0};
+  const auto stream = make_cpu_stream({.name = "s"});
+  const auto event = std::make_shared<Event::State>();
+  stream->record(event);
+  stream->synchronize();
+  {
+    const std::scoped_lock lock(event->progress->mutex);
+    event->progress->counter = &counter;
+  }
+  std::atomic<bool> go{false};
+  stream->launch([&](Workers&) {
+    while (!go) std::this_thread::yield();
+    fail(ErrorKind::data, "boom");
+  });
+  stream->record(event);
+  const uint64_t failed = event->record;
+  stream->launch([](Workers&) {});
+  stream->record(event);
+  EXPECT_EQ(failed, 2u);
+  EXPECT_EQ(event->record, 3u);
+  EXPECT_EQ(counter, 0u);
+  go = true;
+  EXPECT_THROW(stream->synchronize(), Error);
+  EXPECT_EQ(counter, 3u);
+  EXPECT_THROW(event->progress->rethrow(), Error);
+  stream->reset_error();
+  stream->synchronize();
+  EXPECT_NO_THROW(event->progress->rethrow());
+}
+
+TEST(Event, RecordsOfSeveralThreadsAreCountedInTheOrderOfTheQueue) {
+  std::atomic<uint64_t> counter{0};
+  const auto stream = make_cpu_stream({.name = "s"});
+  const auto first = std::make_shared<Event::State>();
+  stream->record(first);
+  stream->synchronize();
+  first->progress->counter = &counter;
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 500; ++i) stream->record(std::make_shared<Event::State>());
+    });
+  }
+  uint64_t last = 0;
+  while (last < 2001) {
+    const uint64_t now = counter;
+    ASSERT_GE(now, last);
+    last = now;
+  }
 }
 
 TEST(Workers, LoopsCoverEveryIndexOnce) {

@@ -11,8 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(bytes), size);
   try {
     (void)decode_base64(text);
-    ParsedConfig parsed =
-        parse_config({parse_relaxed_json(text, "fuzz.json"), "fuzz.json"}, {}, {.allow_offload = true});
+    ParsedConfig parsed = parse_config({parse_relaxed_json(text, "fuzz.json"), "fuzz.json"}, {});
     resolve_model(parsed, 768, 12);
     resolve_batch(parsed, 3);
     resolve_steps(parsed, 1000);

@@ -77,7 +77,7 @@ TEST(Recompute, WhenNothingFitsTheRefusalNamesAnotherChange) {
   for (const Setting& setting : ladder()) limit = std::min(limit, setting.bytes - 1000);
   choose_recompute(layers, chosen, 1, limit);
   try {
-    require_fit(layers, chosen, 1, limit);
+    require_fit(layers, chosen, 1, {.device = limit, .host = limit});
     FAIL() << "it fits";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::memory);

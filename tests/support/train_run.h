@@ -26,13 +26,15 @@ struct RunSpec {
   OptimizerHyper::Kind optimizer = OptimizerHyper::Kind::adamw;
   std::vector<std::string> frozen;  // parameter names
   zero::Engine::ValueReader values = init_values;
+  DiskOptions disk;
 };
 
 struct RunResult {
   std::vector<double> losses, norms;
   uint64_t hash = 0;
   comm::Traffic traffic;        // of rank 0, last step
-  size_t booked = 0, peak = 0;  // of rank 0
+  size_t booked = 0, peak = 0;  // of rank 0's device
+  std::array<size_t, kTiers.size()> booked_tiers{}, peak_tiers{};
   zero::ProgramTraffic formula;
   bool operator==(const RunResult& other) const {
     return losses == other.losses && norms == other.norms && hash == other.hash;
@@ -88,10 +90,14 @@ inline nn::LayerList model_of(const RunSpec& spec) {
 
 // One rank's run; every rank returns the same losses, norms and hash.
 inline RunResult run_rank(const RunSpec& spec, comm::World& world) {
-  zero::Engine engine(
-      model_of(spec),
-      {.policy = spec.policy, .shape = spec.batch, .device = spec.device, .threads = 1, .timed = spec.timed},
-      world);
+  zero::Engine engine(model_of(spec),
+                      {.policy = spec.policy,
+                       .shape = spec.batch,
+                       .device = spec.device,
+                       .threads = 1,
+                       .timed = spec.timed,
+                       .disk = spec.disk},
+                      world);
   engine.load(spec.values);
   RunResult result;
   const int k = spec.policy.micro_batches;
@@ -117,6 +123,10 @@ inline RunResult run_rank(const RunSpec& spec, comm::World& world) {
     result.traffic = out.traffic;
   }
   result.hash = engine.weights_hash();
+  for (Tier tier : kTiers) {
+    result.booked_tiers[size_t(tier)] = engine.ledger().booked(tier);
+    result.peak_tiers[size_t(tier)] = engine.ledger().peak(tier);
+  }
   result.booked = engine.ledger().booked(Tier::device);
   result.peak = engine.ledger().peak(Tier::device);
   result.formula = zero::traffic_of(engine.program(), engine.units(), world.size());

@@ -14,8 +14,8 @@ std::string path_of(const std::string& name) {
   return std::string(ZENO_SOURCE_DIR) + "/tests/train/configs/" + name;
 }
 
-ParsedConfig load(const std::string& name, std::vector<FlagOverride> flags = {}, bool allow_offload = false) {
-  return load_config(path_of(name), flags, {.allow_offload = allow_offload});
+ParsedConfig load(const std::string& name, std::vector<FlagOverride> flags = {}) {
+  return load_config(path_of(name), flags);
 }
 
 std::string error_of(const std::string& name) {
@@ -76,19 +76,18 @@ TEST(ConfigFiles, AxolotlZero3) {
   EXPECT_TRUE(parsed.warnings.empty());
 }
 
-TEST(ConfigFiles, OffloadIsKnownButNotAvailable) {
-  EXPECT_NE(error_of("zero2_offload.json").find("offload tiers are not available yet"), std::string::npos);
-  EXPECT_NE(error_of("nvme.json").find("offload tiers are not available yet"), std::string::npos);
-  const TrainConfig cpu = load("zero2_offload.json", {}, true).config;
+TEST(ConfigFiles, Offload) {
+  const TrainConfig cpu = load("zero2_offload.json").config;
   EXPECT_EQ(cpu.zero.offload_optimizer.device, OffloadDevice::cpu);
   EXPECT_TRUE(cpu.zero.round_robin_gradients);
-  const ParsedConfig nvme = load("nvme.json", {}, true);
+  const ParsedConfig nvme = load("nvme.json");
   EXPECT_EQ(nvme.config.zero.offload_param.device, OffloadDevice::nvme);
   EXPECT_EQ(nvme.config.zero.offload_param.buffer_size, 100'000'000);
   EXPECT_TRUE(mentions(nvme.warnings, "aio"));
   // A flag takes the tier away again.
-  EXPECT_NO_THROW(load("zero2_offload.json",
-                       {{"zero_optimization.offload_optimizer.device", "none", "--offload-optimizer"}}));
+  const ParsedConfig none = load(
+      "zero2_offload.json", {{"zero_optimization.offload_optimizer.device", "none", "--offload-optimizer"}});
+  EXPECT_EQ(none.config.zero.offload_optimizer.device, OffloadDevice::none);
 }
 
 TEST(ConfigFiles, Megatron) {

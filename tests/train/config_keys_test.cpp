@@ -61,7 +61,7 @@ bool in_refused_block(const ConfigKey& key) {
 }
 
 ParsedConfig parse(const std::string& text) {
-  return parse_config({parse_relaxed_json(text, "t.json"), "t.json"}, {}, {.allow_offload = true});
+  return parse_config({parse_relaxed_json(text, "t.json"), "t.json"}, {});
 }
 
 std::string error_of(const std::string& text) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/support/tiny_decoder.h"
 #include "zeno/zero/program_check.h"
 
@@ -94,12 +96,18 @@ TEST(Program, ChecksFindPlantedFaults) {
     }
   });
   broken([](Program& p) {  // a unit is used without being gathered
-    std::erase_if(p.instructions[0].chunks, [](const ChunkRange&) { return true; });
+    const auto gather = std::ranges::find(p.instructions, Op::gather, &Instruction::op);
+    gather->chunks.clear();
   });
   broken([](Program& p) {  // two live buffers on the same bytes
     for (Region& region : p.regions) region.offset = 0;
   });
-  broken([](Program& p) { p.instructions.pop_back(); });  // a group is never updated
+  broken([](Program& p) {  // a group is never updated
+    p.instructions.erase(std::ranges::find(p.instructions, Op::update, &Instruction::op));
+  });
+  broken([](Program& p) {  // the next step does not wait for an update
+    for (Instruction& in : p.instructions) in.carried.clear();
+  });
 }
 
 // One rank: no collectives at all.
@@ -169,19 +177,19 @@ TEST(Program, PrefetchIsBoundedByBytes) {
   const int64_t block = none.units.groups[1].padded();
   size_t largest = 0;
   for (const Group& group : none.units.groups) largest = std::max(largest, size_t(group.padded()) * 4);
-  const size_t gathered = none.program.pool_bytes[int(Purpose::gathered)];
+  const size_t gathered = none.program.pool_bytes[size_t(Tier::device)][int(Purpose::gathered)];
   EXPECT_EQ(gathered, largest);
   for (int depth : {1, 2, 3}) {
     policy.prefetch = depth * block;
     const Compiled c = compile_tiny(Family::llama, policy, 2, {2, 12}, size);
-    const size_t bytes = c.program.pool_bytes[int(Purpose::gathered)];
+    const size_t bytes = c.program.pool_bytes[size_t(Tier::device)][int(Purpose::gathered)];
     EXPECT_GE(bytes, size_t(depth + 1) * size_t(block) * 4);
     // Packing may lose the room of a small unit (embedding or head) between two large ones.
     const size_t small = size_t(c.units.groups[0].padded()) * 4;
     EXPECT_LE(bytes, size_t(depth) * size_t(block) * 4 + largest + small);
     policy.max_live = block;  // no room to run ahead
     const Compiled capped = compile_tiny(Family::llama, policy, 2, {2, 12}, size);
-    EXPECT_EQ(capped.program.pool_bytes[int(Purpose::gathered)], gathered);
+    EXPECT_EQ(capped.program.pool_bytes[size_t(Tier::device)][int(Purpose::gathered)], gathered);
     policy.max_live = int64_t(1) << 40;
   }
 }
@@ -207,7 +215,8 @@ TEST(Program, ReuseDistanceKeepsUnitsBetweenForwardAndBackward) {
   const Compiled near = compile_tiny(Family::llama, policy, 2);
   EXPECT_EQ(count(far.program, Op::gather), 6);
   EXPECT_EQ(count(near.program, Op::gather), 4);
-  EXPECT_GT(near.program.pool_bytes[int(Purpose::gathered)], far.program.pool_bytes[int(Purpose::gathered)]);
+  EXPECT_GT(near.program.pool_bytes[size_t(Tier::device)][int(Purpose::gathered)],
+            far.program.pool_bytes[size_t(Tier::device)][int(Purpose::gathered)]);
 }
 
 TEST(Program, PersistentTensorsAreGatheredOncePerStep) {
@@ -240,7 +249,8 @@ TEST(Program, BucketsCutAndMergeReductions) {
   EXPECT_GT(count(cut.program, Op::reduce), 20);
   EXPECT_EQ(traffic_of(cut.program, cut.units, 2).reduced,
             traffic_of(merged.program, merged.units, 2).reduced);
-  EXPECT_LT(cut.program.pool_bytes[int(Purpose::buckets)], merged.program.pool_bytes[int(Purpose::buckets)]);
+  EXPECT_LT(cut.program.pool_bytes[size_t(Tier::device)][int(Purpose::buckets)],
+            merged.program.pool_bytes[size_t(Tier::device)][int(Purpose::buckets)]);
 }
 
 // Full recompute keeps one activation per block; every k blocks keeps fewer.
@@ -251,7 +261,7 @@ TEST(Program, RecomputeShrinksActivations) {
     policy.recompute = recompute;
     policy.recompute_every = every;
     return compile_tiny(Family::llama, policy, 1, {2, 32}, size)
-        .program.pool_bytes[int(Purpose::activations)];
+        .program.pool_bytes[size_t(Tier::device)][int(Purpose::activations)];
   };
   const size_t none = activations(nn::Recompute::none, 1),
                selective = activations(nn::Recompute::selective, 1);

@@ -20,8 +20,6 @@ namespace {
 FileSystem system_calls;
 std::atomic<FileSystem*> current{&system_calls};
 
-FileSystem& file_system() { return *current.load(std::memory_order_acquire); }
-
 // One transfer of Linux moves at most 2 GiB - 4 KiB.
 constexpr size_t kMaxTransfer = size_t(1) << 30;
 
@@ -78,6 +76,7 @@ int FileSystem::statvfs(const char* path, struct statvfs* info) { return ::statv
 
 FileSystemOverride::FileSystemOverride(FileSystem& replacement) : previous_(current.exchange(&replacement)) {}
 FileSystemOverride::~FileSystemOverride() { current.store(previous_, std::memory_order_release); }
+FileSystem& file_system() { return *current.load(std::memory_order_acquire); }
 
 File File::open(const Path& path) {
   // Non-blocking, so that opening a named pipe by mistake is an error and not a hang.

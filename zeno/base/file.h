@@ -45,6 +45,9 @@ class FileSystemOverride {
   FileSystem* previous_;
 };
 
+// The one in use now, for code that makes such calls itself.
+FileSystem& file_system();
+
 using Path = std::filesystem::path;
 inline constexpr size_t kDirectAlign = 4096;
 

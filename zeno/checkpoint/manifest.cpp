@@ -123,6 +123,19 @@ void check_cover(const Manifest& manifest, std::string_view where) {
 
 uint64_t checksum_of(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
+RunningChecksum::RunningChecksum() : state_(XXH3_createState()) {
+  XXH3_64bits_reset(static_cast<XXH3_state_t*>(state_.get()));
+}
+void RunningChecksum::Free::operator()(void* state) const {
+  XXH3_freeState(static_cast<XXH3_state_t*>(state));
+}
+void RunningChecksum::add(std::span<const std::byte> bytes) {
+  XXH3_64bits_update(static_cast<XXH3_state_t*>(state_.get()), bytes.data(), bytes.size());
+}
+uint64_t RunningChecksum::value() const {
+  return XXH3_64bits_digest(static_cast<const XXH3_state_t*>(state_.get()));
+}
+
 std::string extent_name(const Manifest& manifest, const Extent& extent) {
   return fmt::format("{}/{}@{}", manifest.states.at(size_t(extent.state)).name,
                      manifest.tensors.at(size_t(extent.tensor)).name, extent.begin);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -68,6 +69,19 @@ std::string format_state_file(const StateFile& file);
 StateFile parse_state_file(std::string_view text, std::string_view where);
 
 uint64_t checksum_of(std::span<const std::byte> bytes);
+// The same of bytes that come in parts.
+class RunningChecksum {
+ public:
+  RunningChecksum();
+  void add(std::span<const std::byte> bytes);
+  uint64_t value() const;
+
+ private:
+  struct Free {
+    void operator()(void* state) const;
+  };
+  std::unique_ptr<void, Free> state_;
+};
 // Name of an extent in its file: "master/blocks.0.mlp.up.weight@1048576".
 std::string extent_name(const Manifest& manifest, const Extent& extent);
 

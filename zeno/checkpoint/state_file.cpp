@@ -42,34 +42,65 @@ StateFileWriter::StateFileWriter(const Path& folder, const Manifest& manifest, i
   for (const TensorSpec& spec : specs) sizes_.push_back(spec.bytes());
 }
 
-void StateFileWriter::write(std::span<const std::byte> image, const std::function<void(size_t)>& ready) {
-  constexpr size_t kPiece = size_t(8) << 20;
-  const auto wait_for = [&](size_t bytes) {
-    if (ready) ready(bytes);
-  };
+namespace {
+
+// Checksums of stretches of a row of bytes that comes in parts.
+class RowOfSums {
+ public:
+  explicit RowOfSums(const std::vector<size_t>& sizes) : sizes_(sizes) {}
+  template <class Done>
+  void add(std::span<const std::byte> bytes, const Done& done) {
+    while (!bytes.empty()) {
+      const size_t count = std::min(bytes.size(), sizes_[index_] - inside_);
+      sum_.add(bytes.first(count));
+      bytes = bytes.subspan(count);
+      inside_ += count;
+      if (inside_ < sizes_[index_]) return;
+      done(index_++, sum_.value());
+      sum_ = RunningChecksum();
+      inside_ = 0;
+    }
+  }
+
+ private:
+  const std::vector<size_t>& sizes_;
+  size_t index_ = 0, inside_ = 0;
+  RunningChecksum sum_;
+};
+
+}  // namespace
+
+// While a part is written, its checksums are taken, which leaves the disk alone, and the next one is fetched.
+void StateFileWriter::write(const Image& image, size_t part) {
   size_t total = 0;
   for (size_t size : sizes_) total += size;
-  ensure(total == image.size(), "[checkpoint] {}: got {} bytes, expected {}", replacing_.path().string(),
-         image.size(), total);
-  // Checksums beside the writes, which leave the processor alone.
-  std::future<void> sums = std::async(std::launch::async, [&] {
-    for (size_t i = 0, begin = 0; i < sizes_.size(); begin += sizes_[i++]) {
-      wait_for(begin + sizes_[i]);
-      file_.extents[i].checksum = checksum_of(image.subspan(begin, sizes_[i]));
-    }
-  });
-  const bool aligned = reinterpret_cast<uintptr_t>(image.data()) % kDirectAlign == 0;
-  const size_t bulk = aligned ? image.size() / kDirectAlign * kDirectAlign : 0;
+  RowOfSums sums(sizes_);
   File direct = File::open_direct_to_write(replacing_.path());
-  for (size_t begin = 0; begin < image.size();) {
-    const size_t end = begin < bulk ? std::min(begin + kPiece, bulk) : image.size();
-    wait_for(end);
-    File& file = begin < bulk ? direct : replacing_.file();
-    file.write_at(image.data() + begin, end - begin, file_.bytes + begin);
-    begin = end;
+  const auto fetch = [&](size_t begin) {
+    return std::async(std::launch::async, image, begin, std::min(begin + part, total));
+  };
+  std::future<std::span<const std::byte>> next;
+  if (total > 0) next = fetch(0);
+  for (size_t begin = 0; begin < total;) {
+    const std::span<const std::byte> bytes = next.get();
+    if (begin + bytes.size() < total) next = fetch(begin + bytes.size());
+    const std::future<void> summed = std::async(std::launch::async, [&] {
+      sums.add(bytes, [&](size_t extent, uint64_t sum) { file_.extents[extent].checksum = sum; });
+    });
+    write_part(direct, bytes, file_.bytes + begin);
+    summed.wait();
+    begin += bytes.size();
   }
-  sums.get();
-  file_.bytes += image.size();
+  file_.bytes += total;
+}
+
+// Whole pages past the cache, the rest the ordinary way.
+void StateFileWriter::write_part(File& direct, std::span<const std::byte> bytes, size_t at) {
+  const bool aligned =
+      reinterpret_cast<uintptr_t>(bytes.data()) % kDirectAlign == 0 && at % kDirectAlign == 0;
+  const size_t bulk = aligned ? bytes.size() / kDirectAlign * kDirectAlign : 0;
+  if (bulk > 0) direct.write_at(bytes.data(), bulk, at);
+  if (bulk < bytes.size()) replacing_.file().write_at(bytes.data() + bulk, bytes.size() - bulk, at + bulk);
 }
 
 void StateFileWriter::commit() {

@@ -21,10 +21,12 @@ class StateFileWriter {
   StateFileWriter(const Path& folder, const Manifest& manifest, int rank, std::vector<Extent> extents);
 
   const std::vector<Extent>& extents() const { return file_.extents; }
-  // All extents, one behind the other. Goes past the page cache, at the disk's own pace and without a copy,
-  // when `image` begins at a multiple of kDirectAlign.
-  // ready(n) returns when the first n bytes are there; it is called from two threads.
-  void write(std::span<const std::byte> image, const std::function<void(size_t)>& ready = {});
+  // Bytes [begin, end) of all extents, one behind the other. Asked for in order, from a thread of the writer;
+  // they must stay until the call after the next.
+  using Image = std::function<std::span<const std::byte>(size_t begin, size_t end)>;
+  // Goes past the page cache, at the disk's own pace and without a copy, where the image's parts begin at
+  // multiples of kDirectAlign. Never asks for more than `part` bytes at once, a multiple of kDirectAlign.
+  void write(const Image& image, size_t part);
   // The file is on the disk, then its note.
   void commit();
 
@@ -32,6 +34,8 @@ class StateFileWriter {
   Path folder_;
   int rank_, world_;
   StateFile file_;
+  void write_part(File& direct, std::span<const std::byte> bytes, size_t at);
+
   std::vector<size_t> sizes_;  // of the extents, bytes
   ReplacingFile replacing_;
 };

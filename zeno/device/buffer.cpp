@@ -24,7 +24,7 @@ Block allocate_host(size_t bytes) {
 }
 
 Block allocate_pinned(Device device, size_t bytes) {
-  return device.kind == Device::Kind::cpu ? allocate_host(bytes) : cuda_allocate_pinned(bytes);
+  return device.kind == Device::Kind::cpu ? allocate_host(bytes) : cuda_allocate_pinned(device.index, bytes);
 }
 
 Allocator allocator_of(Device device) {

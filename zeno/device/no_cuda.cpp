@@ -17,7 +17,7 @@ std::unique_ptr<StreamImpl> make_cuda_stream(StreamOptions) { refuse(); }
 int cuda_device_count() { return 0; }
 CudaMemory cuda_memory(int) { refuse(); }
 Block cuda_allocate(int, size_t) { refuse(); }
-Block cuda_allocate_pinned(size_t) { refuse(); }
+Block cuda_allocate_pinned(int, size_t) { refuse(); }
 void cuda_copy(StreamRef, std::byte*, const std::byte*, size_t) { refuse(); }
 void cuda_fill_zero(StreamRef, std::byte*, size_t) { refuse(); }
 std::unique_ptr<Stopwatch> make_cuda_stopwatch(int, size_t) { refuse(); }

@@ -6,6 +6,24 @@
 
 namespace zeno {
 
+void CpuProgress::reach(uint64_t record, std::exception_ptr failure) {
+  const std::scoped_lock lock(mutex);
+  reached = record;
+  error = std::move(failure);
+  // A locked store: what the stream wrote before it, streaming stores included, is there for the device.
+  if (counter != nullptr) counter->store(record, std::memory_order_seq_cst);
+}
+
+void CpuProgress::forgive() {
+  const std::scoped_lock lock(mutex);
+  error = nullptr;
+}
+
+void CpuProgress::rethrow() const {
+  const std::scoped_lock lock(mutex);
+  if (error) std::rethrow_exception(error);
+}
+
 void Event::State::reach(uint64_t count, std::exception_ptr failure) {
   {
     const std::scoped_lock lock(mutex);

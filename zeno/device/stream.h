@@ -4,6 +4,11 @@
 // Stream owns, StreamRef is a view that kernels and collectives take. All calls are async except those named
 // synchronize. When a task throws, the stream keeps the first exception, skips what follows, and hands the
 // exception on through events: a stream that waits for a failed one fails too. synchronize() rethrows it.
+//
+// CPU and CUDA streams may wait for each other; neither the caller nor the driver is held up by it. A failed
+// CPU stream still reaches its records, so that no GPU hangs. A GPU knows no exceptions: CUDA work behind a
+// failed CPU stream runs on what it finds, and the error is rethrown by synchronize() of that CUDA stream, of
+// an event recorded on it, and on every CPU stream that waits for such an event.
 // Thread rule: any thread may launch; order is the order of the calls.
 #pragma once
 
@@ -53,6 +58,9 @@ struct StreamOptions {
   // memory.
   std::byte* scratch = nullptr;
   size_t scratch_bytes = 0;
+  // CUDA: CPU streams will wait for events of this stream. Each record then also writes a word of host
+  // memory, so such a stream cannot be recorded as a graph.
+  bool cpu_waits = false;
 };
 
 class Stream {

@@ -1,8 +1,11 @@
 // What stands behind Stream and Event on each device. Only for the .cpp files of this layer.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -11,17 +14,35 @@
 
 namespace zeno {
 
-// The mark that a device keeps of its own (a cudaEvent_t). Made at the first record, reused by later ones.
+// A record made by a device of its own kind (a cudaEvent_t). Never changes: recording again makes another.
 class DeviceMark {
  public:
   virtual ~DeviceMark() = default;
   virtual bool done() const = 0;
   virtual void synchronize() const = 0;
+  // Tells whether the record was reached, for CPU streams to poll; throws when the device failed. Makes no
+  // call of the device's library, whose locks may be held by a launch that waits for the very stream that
+  // polls.
+  virtual std::function<bool()> probe() const = 0;
+};
+
+// How far a CPU stream has come: the number of the last record it reached and the error it had there. Shared
+// by the stream, its events and the device streams behind them.
+struct CpuProgress {
+  mutable std::mutex mutex;
+  uint64_t reached = 0;
+  std::exception_ptr error;
+  // `reached` again, where a device can poll it; set when one first waits.
+  std::atomic<uint64_t>* counter = nullptr;
+
+  void reach(uint64_t record, std::exception_ptr failure);
+  void forgive();
+  void rethrow() const;
 };
 
 // `recorded` counts the records issued on CPU streams, `reached` those whose work is done. A waiter remembers
 // the count it saw, so re-recording an event never moves an earlier wait. `mark` is set while the last record
-// was made by another device.
+// was made by another device; else `progress` and `record` name the last record as its stream counts.
 struct Event::State {
   mutable std::mutex mutex;
   mutable std::condition_variable changed;
@@ -29,6 +50,8 @@ struct Event::State {
   uint64_t reached = 0;
   std::exception_ptr error;
   std::shared_ptr<DeviceMark> mark;
+  std::shared_ptr<CpuProgress> progress;
+  uint64_t record = 0;
 
   void reach(uint64_t count, std::exception_ptr failure);
   std::exception_ptr await(uint64_t count) const;

@@ -32,6 +32,11 @@ std::vector<Change> changes(const zero::EngineOptions& options, int world) {
     list.push_back({fmt::format("{}--recompute {}", flags, name), next});
   }
   flags += "--recompute full ";
+  if (next.device.kind == Device::Kind::cuda && next.policy.offload.optimizer == Tier::device) {
+    next.policy.offload.optimizer = Tier::host;
+    flags += "--offload-optimizer cpu ";
+    list.push_back({flags.substr(0, flags.size() - 1), next});
+  }
   // Products in fp8 want whole groups of 16 rows.
   const auto can_halve = [&] {
     return next.shape.batch % 2 == 0 && (!next.policy.fp8 || next.shape.rows() / 2 % 16 == 0);
@@ -48,19 +53,34 @@ std::vector<Change> changes(const zero::EngineOptions& options, int world) {
 
 }  // namespace
 
-void require_fit(const nn::LayerList& model, const zero::EngineOptions& options, int world, size_t limit) {
-  const size_t need = zero::plan_memory(model, options, world).ledger->booked(Tier::device);
-  if (need <= limit) return;
+void require_fit(const nn::LayerList& model, const zero::EngineOptions& options, int world,
+                 MemoryLimits limits) {
+  const auto fits = [&](const zero::MemoryPlan& plan) {
+    return missing_device_bytes(plan, options.device, limits) == 0 &&
+           missing_host_bytes(plan, options.device, limits) == 0;
+  };
+  const zero::MemoryPlan plan = zero::plan_memory(model, options, world);
+  if (fits(plan)) return;
+  const size_t host = missing_host_bytes(plan, options.device, limits);
+  require(
+      host == 0, ErrorKind::memory,
+      "[plan] a rank needs {} of host memory and may use {}; keep states on disk with --offload-optimizer "
+      "auto --nvme-path FOLDER, or use more hosts",
+      format_bytes(limits.host + host), format_bytes(limits.host));
+  const auto need = [&](const zero::MemoryPlan& some) {
+    const size_t missing = missing_device_bytes(some, options.device, limits);
+    return missing > 0 ? limits.device + missing : some.ledger->booked(Tier::device);
+  };
   for (const Change& change : changes(options, world)) {
-    const size_t bytes = zero::plan_memory(model, change.options, world).ledger->booked(Tier::device);
-    require(bytes > limit, ErrorKind::memory, "[plan] a rank needs {} and may use {}; {} needs {} and fits",
-            format_bytes(need), format_bytes(limit), change.flags, format_bytes(bytes));
+    const zero::MemoryPlan changed = zero::plan_memory(model, change.options, world);
+    require(!fits(changed), ErrorKind::memory, "[plan] a rank needs {} and may use {}; {} needs {} and fits",
+            format_bytes(need(plan)), format_bytes(limits.device), change.flags, format_bytes(need(changed)));
   }
   fail(ErrorKind::memory,
        "[plan] a rank needs {} and may use {}; no stage, recompute or micro-batch setting fits: use more "
        "ranks, a "
-       "shorter --seq-len or a smaller model",
-       format_bytes(need), format_bytes(limit));
+       "shorter --seq-len or a smaller model, or --offload-optimizer auto --nvme-path FOLDER",
+       format_bytes(need(plan)), format_bytes(limits.device));
 }
 
 }  // namespace zeno::plan

@@ -79,6 +79,7 @@ bool CheckpointSaver::start(int64_t step, const std::string& run, int64_t best, 
                          manifest = std::move(manifest), rank = world_.rank()]() mutable {
     set_log_rank(rank);
     const std::string failed = problem_of([&] { write_own_file(folder, layout); });
+    engine_.snapshot().release();  // also when it failed
     own_file.set_value(failed);
     manifest.set_value(problem_of([&] {
       // Also after a failure: the others wait for this rank there.
@@ -115,9 +116,10 @@ std::string CheckpointSaver::finish() {
 }
 
 void CheckpointSaver::write_own_file(const Path& folder, const checkpoint::Manifest& manifest) {
-  const zero::Snapshot& snapshot = engine_.snapshot();
+  zero::Snapshot& snapshot = engine_.snapshot();
   checkpoint::StateFileWriter writer(folder, manifest, world_.rank(), saved_extents(engine_));
-  writer.write(snapshot.bytes(), [&](size_t bytes) { snapshot.wait(bytes); });
+  writer.write([&](size_t begin, size_t end) { return snapshot.part(begin, end); }, zero::Snapshot::kPart);
+  snapshot.release();  // before the disk has it: training may go on
   writer.commit();
 }
 

@@ -17,7 +17,7 @@
 
 namespace zeno::train {
 
-enum class OffloadDevice { none, cpu, nvme };
+enum class OffloadDevice { none, cpu, nvme, automatic };
 enum class OptimizerKind { adamw, adam, sgd, lion };  // adam: weight decay added to the gradient
 enum class RecomputeMode { none, selective, full, automatic };
 enum class MicroBatchOrder { horizontal, vertical };
@@ -129,6 +129,8 @@ struct RunConfig {
   std::string log, trace;
   int64_t steps_per_print = 0;  // 0: about every 5 %
   double deadline_s = 300;      // longest wait for another rank
+  double memory_gb = 0;         // of the device, for one rank; 0: what is free
+  double host_memory_gb = 0;    // of the host, for all its ranks; 0: what is free
 };
 
 // How lines of files become training samples.
@@ -196,7 +198,7 @@ struct TrainConfig {
 template <class E>
 inline constexpr std::array<std::string_view, 0> kNames{};
 template <>
-inline constexpr std::array<std::string_view, 3> kNames<OffloadDevice>{"none", "cpu", "nvme"};
+inline constexpr std::array<std::string_view, 4> kNames<OffloadDevice>{"none", "cpu", "nvme", "auto"};
 template <>
 inline constexpr std::array<std::string_view, 4> kNames<OptimizerKind>{"adamw", "adam", "sgd", "lion"};
 template <>

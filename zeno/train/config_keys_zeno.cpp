@@ -117,6 +117,16 @@ void add_run(TableBuilder& table) {
   table.key<kRun, &RunConfig::deadline_s>("deadline_s", "longest wait for another rank, seconds")
       .range(0.001, 1e9)
       .set_flag("--deadline");
+  table
+      .key<kRun, &RunConfig::memory_gb>("memory_gb",
+                                        "device memory a rank may use, 10^9 bytes; 0: what is free")
+      .range(0, 1e9)
+      .set_flag("--memory-gb");
+  table
+      .key<kRun, &RunConfig::host_memory_gb>(
+          "host_memory_gb", "host memory that all ranks of a host may use, 10^9 bytes; 0: what is free")
+      .range(0, 1e9)
+      .set_flag("--host-memory-gb");
 }
 
 }  // namespace

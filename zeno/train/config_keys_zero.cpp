@@ -118,21 +118,28 @@ void add_deprecated_offload(TableBuilder& table) {
 
 void add_offload_optimizer(TableBuilder& table) {
   table.block("zero_optimization.offload_optimizer");
-  table.key<kZero, kOptimizer, &OffloadOptimizerConfig::device>("device", "where optimizer state lives")
-      .set_flag("--offload-optimizer");
-  table.key<kZero, kOptimizer, &OffloadOptimizerConfig::nvme_path>("nvme_path", "folder for device nvme")
-      .set_flag("--nvme-path");
-  table.key<kZero, kOptimizer, &OffloadOptimizerConfig::buffer_count>("buffer_count", "swap buffers")
-      .range(0);
-  table.key<kZero, kOptimizer, &OffloadOptimizerConfig::pin_memory>("pin_memory", "page-locked host memory");
-  table.key<kZero, kOptimizer, &OffloadOptimizerConfig::pipeline_read>("pipeline_read", "read ahead");
-  table.key<kZero, kOptimizer, &OffloadOptimizerConfig::pipeline_write>("pipeline_write", "write behind");
   table
-      .key<kZero, kOptimizer, &OffloadOptimizerConfig::ratio>("ratio",
-                                                              "part offloaded; below 1 needs stage 3")
+      .key<kZero, kOptimizer, &OffloadOptimizerConfig::device>(
+          "device", "where optimizer states live; auto: as near as they fit, on disk only with nvme_path")
+      .set_flag("--offload-optimizer");
+  table
+      .key<kZero, kOptimizer, &OffloadOptimizerConfig::nvme_path>(
+          "nvme_path", "folder on a fast disk; several, by comma, are striped")
+      .set_flag("--nvme-path");
+  table
+      .key<kZero, kOptimizer, &OffloadOptimizerConfig::buffer_count>("buffer_count",
+                                                                     "nvme: chunks in host memory at once")
+      .range(0);
+  table.key<kZero, kOptimizer, &OffloadOptimizerConfig::pin_memory>("pin_memory",
+                                                                    "host memory of GPUs is always pinned");
+  table.key<kZero, kOptimizer, &OffloadOptimizerConfig::pipeline_read>("pipeline_read",
+                                                                       "always: reads run ahead");
+  table.key<kZero, kOptimizer, &OffloadOptimizerConfig::pipeline_write>("pipeline_write",
+                                                                        "always: writes follow");
+  table.key<kZero, kOptimizer, &OffloadOptimizerConfig::ratio>("ratio", "part that leaves the device")
       .range(0, 1);
   table.no_effect("fast_init", boolean, "false", "state is created in its tier");
-  table.refused("super_offload", boolean, "false", "a speculative optimizer step is not implemented");
+  table.no_effect("super_offload", boolean, "false", "reads run ahead of the norm: nothing is speculated");
   table.no_effect("cpuadam_cores_perc", number, "0.8", "about super_offload").range(0, 1);
   table.warned("buffer_size", integer, "null", "not a DeepSpeed key any more: buffers are sized by the plan")
       .range(0);
@@ -140,14 +147,21 @@ void add_offload_optimizer(TableBuilder& table) {
 
 void add_offload_param(TableBuilder& table) {
   table.block("zero_optimization.offload_param");
-  table.key<kZero, kParam, &OffloadParamConfig::device>("device", "where parameters live; needs stage 3")
+  table
+      .key<kZero, kParam, &OffloadParamConfig::device>(
+          "device", "where parameters live between uses; needs stage 3 or one rank; auto: none")
       .set_flag("--offload-param");
   table.key<kZero, kParam, &OffloadParamConfig::nvme_path>("nvme_path", "folder for device nvme");
-  table.key<kZero, kParam, &OffloadParamConfig::buffer_count>("buffer_count", "swap buffers").range(0);
-  table.key<kZero, kParam, &OffloadParamConfig::buffer_size>("buffer_size", "elements per buffer").range(0);
+  table
+      .key<kZero, kParam, &OffloadParamConfig::buffer_count>("buffer_count",
+                                                             "stage3_prefetch_bucket_size decides")
+      .range(0);
+  table.key<kZero, kParam, &OffloadParamConfig::buffer_size>("buffer_size", "units are whole blocks")
+      .range(0);
   table.key<kZero, kParam, &OffloadParamConfig::max_in_cpu>("max_in_cpu", "elements kept in RAM with nvme")
       .range(0);
-  table.key<kZero, kParam, &OffloadParamConfig::pin_memory>("pin_memory", "page-locked host memory");
+  table.key<kZero, kParam, &OffloadParamConfig::pin_memory>("pin_memory",
+                                                            "host memory of GPUs is always pinned");
 }
 
 void add_inner_blocks(TableBuilder& table) {

@@ -225,8 +225,7 @@ class ConfigReader {
   std::vector<Replaced> replaced_;
 };
 
-ParsedConfig parse(const JsonDocument* document, std::span<const FlagOverride> flags,
-                   const ParseOptions& options) {
+ParsedConfig parse(const JsonDocument* document, std::span<const FlagOverride> flags) {
   ParsedConfig parsed;
   parsed.from_file = document != nullptr;
   ConfigReader reader(parsed, document != nullptr ? document->source : "flags");
@@ -234,7 +233,6 @@ ParsedConfig parse(const JsonDocument* document, std::span<const FlagOverride> f
   for (const FlagOverride& flag : flags) reader.read_flag(flag);
   reader.apply();
   resolve_values(parsed);
-  if (!options.allow_offload) check_offload(parsed);
   return parsed;
 }
 
@@ -254,16 +252,14 @@ void ParsedConfig::derive(std::string_view key, std::string_view why) {
   origins.insert_or_assign(std::string(key), ValueOrigin{Kind::derived, fmt::format("derived: {}", why)});
 }
 
-ParsedConfig load_config(const std::string& config, std::span<const FlagOverride> flags,
-                         const ParseOptions& options) {
-  if (config.empty()) return parse(nullptr, flags, options);
+ParsedConfig load_config(const std::string& config, std::span<const FlagOverride> flags) {
+  if (config.empty()) return parse(nullptr, flags);
   const JsonDocument document = load_relaxed_json(config);
-  return parse(&document, flags, options);
+  return parse(&document, flags);
 }
 
-ParsedConfig parse_config(const JsonDocument& document, std::span<const FlagOverride> flags,
-                          const ParseOptions& options) {
-  return parse(&document, flags, options);
+ParsedConfig parse_config(const JsonDocument& document, std::span<const FlagOverride> flags) {
+  return parse(&document, flags);
 }
 
 }  // namespace zeno::train

@@ -38,15 +38,9 @@ struct ParsedConfig {
   void derive(std::string_view key, std::string_view why);
 };
 
-struct ParseOptions {
-  bool allow_offload = false;  // the planner may look at tiers that the engine does not run yet
-};
-
 // `config` is a path or a base64 string as given to --config; empty: flags and defaults only.
-ParsedConfig load_config(const std::string& config, std::span<const FlagOverride> flags,
-                         const ParseOptions& options = {});
-ParsedConfig parse_config(const JsonDocument& document, std::span<const FlagOverride> flags,
-                          const ParseOptions& options = {});
+ParsedConfig load_config(const std::string& config, std::span<const FlagOverride> flags);
+ParsedConfig parse_config(const JsonDocument& document, std::span<const FlagOverride> flags);
 
 // The effective value of every key and where it came from, as a table for --print-config.
 std::string print_config(const ParsedConfig& parsed);

@@ -98,21 +98,11 @@ void resolve_offload(ParsedConfig& parsed) {
   ZeroConfig& zero = parsed.config.zero;
   OffloadOptimizerConfig& optimizer = zero.offload_optimizer;
   OffloadParamConfig& param = zero.offload_param;
-  require(optimizer.ratio == 1 || zero.stage == 3, kUsage,
-          "[config] {}: got {}, expected 1 at stage {}; below 1 needs stage 3",
-          where(parsed, "zero_optimization.offload_optimizer.ratio"), optimizer.ratio, zero.stage);
-  const auto drop = [&](OffloadDevice& device, const char* key, const char* needs) {
-    parsed.warnings.push_back(
-        fmt::format("{}: no effect at stage {}: needs {}", where(parsed, key), zero.stage, needs));
-    device = OffloadDevice::none;
-    parsed.derive(key, fmt::format("stage {}", zero.stage));
-  };
-  if (param.device != OffloadDevice::none && zero.stage < 3) {
-    drop(param.device, "zero_optimization.offload_param.device", "stage 3");
-  }
-  if (optimizer.device != OffloadDevice::none && zero.stage < 1) {
-    drop(optimizer.device, "zero_optimization.offload_optimizer.device", "stage 1, 2 or 3");
-  }
+  if (param.device == OffloadDevice::automatic)
+    param.device = OffloadDevice::none;  // as where it is not given
+  if (param.device != OffloadDevice::none && zero.stage < 3)
+    parsed.notes.push_back(fmt::format("{}: at stage {} parameters leave the device only with one rank",
+                                       where(parsed, "zero_optimization.offload_param.device"), zero.stage));
   if (param.nvme_path.empty() && !optimizer.nvme_path.empty() && param.device == OffloadDevice::nvme) {
     param.nvme_path = optimizer.nvme_path;
     parsed.derive("zero_optimization.offload_param.nvme_path", "offload_optimizer.nvme_path");
@@ -250,18 +240,6 @@ void resolve_values(ParsedConfig& parsed) {
   resolve_schedule(parsed);
   resolve_eval(parsed);
   resolve_recompute(parsed);
-}
-
-void check_offload(const ParsedConfig& parsed) {
-  const auto check = [&](OffloadDevice device, std::string_view key) {
-    require(device == OffloadDevice::none, kUsage,
-            "[config] {}: got {}, expected none; offload tiers are not available yet: use more ranks, a "
-            "higher stage or "
-            "recompute to save memory",
-            where(parsed, key), text_of(device));
-  };
-  check(parsed.config.zero.offload_optimizer.device, "zero_optimization.offload_optimizer.device");
-  check(parsed.config.zero.offload_param.device, "zero_optimization.offload_param.device");
 }
 
 void resolve_model(ParsedConfig& parsed, int64_t hidden_size, int64_t blocks) {

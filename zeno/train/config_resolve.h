@@ -12,9 +12,6 @@ namespace zeno::train {
 // between keys.
 void resolve_values(ParsedConfig& parsed);
 
-// The one place that says which offload tiers the engine runs.
-void check_offload(const ParsedConfig& parsed);
-
 // train = micro × accumulation × world: any two give the third, train or micro alone means accumulation 1.
 // Throws when the product does not come out or too little is given. A flag wins over a conflicting value from
 // the file.

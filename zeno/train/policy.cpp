@@ -1,6 +1,9 @@
 #include "zeno/train/policy.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <filesystem>
 
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
@@ -37,6 +40,46 @@ OptimizerHyper::Kind kind_of(OptimizerKind kind) {
       return OptimizerHyper::Kind::lion;
   }
   return OptimizerHyper::Kind::adamw;
+}
+
+Tier tier_of(OffloadDevice device) {
+  switch (device) {
+    case OffloadDevice::cpu:
+      return Tier::host;
+    case OffloadDevice::nvme:
+      return Tier::disk;
+    case OffloadDevice::none:
+    case OffloadDevice::automatic:  // chosen later, when the memory is known
+      return Tier::device;
+  }
+  return Tier::device;
+}
+
+zero::Offload offload_of(const ZeroConfig& config) {
+  zero::Offload offload;
+  offload.params = tier_of(config.offload_param.device);
+  offload.optimizer = tier_of(config.offload_optimizer.device);
+  offload.ratio = config.offload_optimizer.ratio;
+  offload.host_params = config.offload_param.max_in_cpu;
+  if (config.sub_group_size > 0) offload.chunk = std::min(offload.chunk, config.sub_group_size);
+  offload.host_window = config.offload_optimizer.buffer_count * offload.chunk;
+  return offload;
+}
+
+// Runs that share a disk have files of their own: the name comes from where the result goes.
+DiskOptions disk_of(const TrainConfig& config) {
+  const OffloadOptimizerConfig& optimizer = config.zero.offload_optimizer;
+  const std::string& paths =
+      optimizer.nvme_path.empty() ? config.zero.offload_param.nvme_path : optimizer.nvme_path;
+  DiskOptions disk;
+  for (size_t begin = 0; begin < paths.size();) {
+    const size_t end = std::min(paths.find(',', begin), paths.size());
+    if (end > begin) disk.folders.emplace_back(paths.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  const std::string out = config.run.out.empty() ? "" : std::filesystem::absolute(config.run.out).string();
+  disk.name = fmt::format("{:08x}-", uint32_t(checkpoint::checksum_of(std::as_bytes(std::span(out)))));
+  return disk;
 }
 
 }  // namespace
@@ -81,11 +124,13 @@ zero::EngineOptions engine_options(const TrainConfig& config, int64_t seq_len, D
       config.optimizer.kind == OptimizerKind::adamw || config.optimizer.kind == OptimizerKind::adam;
   policy.moments_first = config.optimizer.kind != OptimizerKind::sgd || config.optimizer.momentum != 0;
   policy.moments_second = adam;
+  policy.offload = offload_of(config.zero);
   zero::EngineOptions options{
       .policy = policy, .shape = {config.batch.micro_batch, seq_len}, .device = device};
   const bool in_memory = config.run.peer_snapshot > 0;
   if (config.run.save_every > 0 || in_memory) options.snapshot_piece = checkpoint::kExtentElements;
   if (in_memory) options.snapshot_copies = kPeerSnapshots;
+  options.disk = disk_of(config);
   return options;
 }
 
@@ -99,14 +144,15 @@ Device device_of(const RunConfig& run, int local_rank) {
   return {Device::Kind::cuda, local_rank % gpus};
 }
 
-size_t memory_limit(Device device, int local_size) {
-  const int devices = device_count(device.kind);
-  const int sharing = device.kind == Device::Kind::cpu ? local_size : (local_size + devices - 1) / devices;
+plan::MemoryLimits memory_limits(const RunConfig& run, Device device, int local_size) {
+  const auto given = [](double gb, size_t otherwise) { return gb > 0 ? size_t(gb * 1e9) : otherwise; };
+  const size_t host = given(run.host_memory_gb, available_host_memory()) / size_t(local_size);
+  if (device.kind == Device::Kind::cpu) return {given(run.memory_gb, host), host};
+  const int devices = device_count(device.kind), sharing = (local_size + devices - 1) / devices;
   // The plan counts the context, which exists already; a little is left for what nobody counts.
   constexpr size_t kReserve = size_t(128) << 20;
   const size_t free = available_memory(device) / size_t(sharing);
-  if (device.kind == Device::Kind::cpu) return free;
-  return free + library_memory(device.kind).context - std::min(free, kReserve);
+  return {given(run.memory_gb, free + library_memory(device.kind).context - std::min(free, kReserve)), host};
 }
 
 OptimizerHyper hyper_after(const TrainConfig& config, int64_t completed) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "zeno/kernels/optimizer.h"
+#include "zeno/plan/offload.h"
 #include "zeno/train/config.h"
 #include "zeno/zero/engine.h"
 
@@ -14,8 +15,8 @@ zero::EngineOptions engine_options(const TrainConfig& config, int64_t seq_len, D
 
 // Where a rank computes: the CPU, or the GPU that its place among the ranks of its host gives it.
 Device device_of(const RunConfig& run, int local_rank);
-// Bytes that a rank may use there, when `local_size` ranks of this host share its devices.
-size_t memory_limit(Device device, int local_size);
+// Bytes that a rank may use, when `local_size` ranks of this host share its memory and devices.
+plan::MemoryLimits memory_limits(const RunConfig& run, Device device, int local_size);
 
 // Hyperparameters of the optimizer step that follows `completed` steps.
 OptimizerHyper hyper_after(const TrainConfig& config, int64_t completed);

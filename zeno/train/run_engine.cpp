@@ -4,11 +4,13 @@
 #include <cstring>
 #include <utility>
 
+#include "zeno/base/file.h"
 #include "zeno/base/log.h"
 #include "zeno/kernels/cuda/matmul_plans.h"
 #include "zeno/model/adapter_weights.h"
 #include "zeno/model/layers.h"
 #include "zeno/plan/fit.h"
+#include "zeno/plan/offload.h"
 #include "zeno/plan/recompute.h"
 #include "zeno/train/policy.h"
 #include "zeno/train/tuning.h"
@@ -17,18 +19,42 @@ namespace zeno::train {
 namespace {
 
 // All ranks must choose alike, so the one with least memory decides.
-size_t least_of_all_ranks(comm::World& world, size_t mine) {
-  size_t least = mine;
+plan::MemoryLimits least_of_all_ranks(comm::World& world, plan::MemoryLimits mine) {
+  plan::MemoryLimits least = mine;
   for (const std::string& bytes :
        world.exchange({reinterpret_cast<const char*>(&mine), sizeof(mine)}, "free memory")) {
-    size_t theirs;
+    plan::MemoryLimits theirs;
     std::memcpy(&theirs, bytes.data(), sizeof(theirs));
-    least = std::min(least, theirs);
+    least.device = std::min(least.device, theirs.device);
+    least.host = std::min(least.host, theirs.host);
   }
   return least;
 }
 
 }  // namespace
+
+void place_states(const TrainConfig& config, const nn::LayerList& layers, zero::EngineOptions& options,
+                  int world, plan::MemoryLimits limits, bool trains) {
+  const bool recompute = config.recompute.mode == RecomputeMode::automatic && trains;
+  const bool offload = config.zero.offload_optimizer.device == OffloadDevice::automatic && trains;
+  if (options.policy.offload.params != Tier::device && world > 1 &&
+      options.policy.params != zero::Placement::sharded)
+    log_warning("zero_optimization.offload_param: no effect with {} ranks at stage {}: needs stage 3", world,
+                config.zero.stage);
+  // Recompute takes compute and the link may hide: so states leave the device first.
+  if (offload) options.policy.offload.optimizer = Tier::host;
+  if (recompute) {
+    plan::choose_recompute(layers, options, world, limits.device);
+    log_info("{}", plan::describe_recompute(layers, options.policy));
+  }
+  if (offload) {
+    options.policy.offload.optimizer = Tier::device;
+    plan::choose_offload(layers, options, world, limits, !options.disk.folders.empty());
+  }
+  plan::widen_window(layers, options, world, limits);
+  const std::string homes = plan::describe_offload(layers, options, world);
+  if (!homes.empty() && log_rank() <= 0) log_info("{}", homes);
+}
 
 RunEngine make_engine(const TrainConfig& config, const model::ModelConfig& model, int64_t seq_len,
                       comm::World& world, bool trains) {
@@ -45,12 +71,12 @@ RunEngine make_engine(const TrainConfig& config, const model::ModelConfig& model
     log_warning(
         "sparse_gradients: GPUs reduce whole gradients, which gives the same bits; the key has no effect");
   }
-  result.memory_limit = least_of_all_ranks(world, memory_limit(options.device, world.local_size()));
-  if (config.recompute.mode == RecomputeMode::automatic && trains) {
-    plan::choose_recompute(layers, options, world.size(), result.memory_limit);
-    log_info("{}", plan::describe_recompute(layers, options.policy));
-  }
-  plan::require_fit(layers, options, world.size(), result.memory_limit);
+  const plan::MemoryLimits limits =
+      least_of_all_ranks(world, memory_limits(run, options.device, world.local_size()));
+  result.memory_limit = limits.device;
+  place_states(config, layers, options, world.size(), limits, trains);
+  plan::require_fit(layers, options, world.size(), limits);
+  for (const Path& folder : options.disk.folders) make_folders(folder);
   const model::StartingWeights weights(run.model, config.lora.adapter, model::parameter_table(layers),
                                        uint64_t(run.seed));
   // What the engine learns about matrix products of a GPU is kept in a file: the next run starts sooner, and

@@ -6,6 +6,7 @@
 #include "zeno/comm/world.h"
 #include "zeno/model/config.h"
 #include "zeno/model/layers.h"
+#include "zeno/plan/offload.h"
 #include "zeno/train/config.h"
 #include "zeno/zero/engine.h"
 
@@ -16,6 +17,11 @@ struct RunEngine {
   model::Tuning tuning;
   size_t memory_limit = 0;  // bytes a rank may use
 };
+
+// Completes `options` by what follows from the memory there is: recompute and homes of states where the
+// config says auto, and how much may pass through the device at once.
+void place_states(const TrainConfig& config, const nn::LayerList& layers, zero::EngineOptions& options,
+                  int world, plan::MemoryLimits limits, bool trains);
 
 // Collective. `trains` false: an engine that only evaluates. Error(memory) when it does not fit, naming the
 // smallest change that does.

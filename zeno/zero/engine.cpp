@@ -1,5 +1,7 @@
 #include "zeno/zero/engine.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -72,10 +74,23 @@ nn::BatchShape shape_of(const EngineOptions& options) {
   return shape;
 }
 
+Policy policy_of(const EngineOptions& options, int world) {
+  Policy policy = normalized(options.policy, world);
+  policy.offload.far_host |= options.device.kind == Device::Kind::cuda;
+  return policy;
+}
+
+// What left the device is not copied once more, unless somebody is to keep copies.
+Snapshot::Mode snapshot_mode(const EngineOptions& options, const UnitTable& units) {
+  const bool away =
+      std::ranges::any_of(units.chunks, [](const StateChunk& c) { return c.tier != Tier::device; });
+  return away && options.snapshot_copies == 0 ? Snapshot::Mode::streamed : Snapshot::Mode::copied;
+}
+
 }  // namespace
 
 MemoryPlan plan_memory(const nn::LayerList& model, const EngineOptions& options, int world) {
-  const Policy policy = normalized(options.policy, world);
+  const Policy policy = policy_of(options, world);
   const UnitTable units = make_units(model, policy, world);
   const CompileInput input{model, units, policy, world, shape_of(options)};
   const Program program = compile(input), evaluation = compile_evaluation(input);
@@ -85,14 +100,15 @@ MemoryPlan plan_memory(const nn::LayerList& model, const EngineOptions& options,
   book_all({model, units, policy, program, evaluation, store, input.shape, world, threads, options.device},
            *plan.ledger);
   if (options.snapshot_piece > 0)
-    Snapshot(units, store, 0, options.snapshot_piece).book(*plan.ledger, options.snapshot_copies);
+    Snapshot(units, store, 0, options.snapshot_piece, snapshot_mode(options, units))
+        .book(*plan.ledger, options.snapshot_copies);
   return plan;
 }
 
 Engine::Engine(nn::LayerList model, const EngineOptions& options, comm::World& world)
     : world_(world),
       model_(std::move(model)),
-      policy_(normalized(options.policy, world.size())),
+      policy_(policy_of(options, world.size())),
       shape_(shape_of(options)),
       units_(make_units(model_, policy_, world.size())),
       program_(compile({model_, units_, policy_, world.size(), shape_})),
@@ -106,14 +122,17 @@ Engine::Engine(nn::LayerList model, const EngineOptions& options, comm::World& w
                             shape_, world.size(), threads, options.device, timed};
   book_all(parts, ledger_);
   if (options.snapshot_piece > 0) {
-    snapshot_.emplace(units_, store_, world.rank(), options.snapshot_piece);
+    snapshot_.emplace(units_, store_, world.rank(), options.snapshot_piece, snapshot_mode(options, units_));
     snapshot_->book(ledger_, options.snapshot_copies);
   }
   require(options.memory_limit == 0 || ledger_.booked(Tier::device) <= options.memory_limit,
           ErrorKind::memory, "[plan] this rank needs {} and may use {}",
           format_bytes(ledger_.booked(Tier::device)), format_bytes(options.memory_limit));
   executor_ = std::make_unique<Executor>(parts, world, ledger_);
-  store_.allocate(ledger_, world.allocator(options.device), executor_->compute());
+  DiskOptions disk = options.disk;
+  disk.name += fmt::format("rank{}", world.rank());
+  store_.allocate(ledger_, {world.allocator(options.device), host_allocator(world, options.device)}, disk,
+                  executor_->compute());
   const size_t bytes = input_bytes(policy_, shape_);
   inputs_ = Buffer(ledger_, Tier::device, Purpose::inputs, bytes, allocator_of(options.device));
   input_slots_ = Buffer(ledger_, Tier::host, Purpose::inputs, bytes * Executor::kDepth,
@@ -123,10 +142,15 @@ Engine::Engine(nn::LayerList model, const EngineOptions& options, comm::World& w
   if (snapshot_) {
     snapshot_->allocate(ledger_, options.device);
     ledger_.take(Tier::host, Purpose::staging, snapshot_->size() * size_t(options.snapshot_copies));
-    snapshot_stream_.emplace(
-        StreamOptions{.device = options.device, .name = "snapshot", .rank = world.rank()});
+    const bool copies = snapshot_mode(options, units_) == Snapshot::Mode::copied;
+    snapshot_stream_.emplace(StreamOptions{
+        .device = copies ? options.device : Device{}, .name = "snapshot", .rank = world.rank()});
   }
   if (options.device.kind == Device::Kind::cuda) warm_up();
+}
+
+Engine::~Engine() {
+  if (snapshot_) snapshot_->release();  // updates that nobody will wait for any more
 }
 
 // With a step, the batches get noise of their own: a function of (seed, step, logical id), so that it is the
@@ -209,6 +233,7 @@ Wishes Engine::submit(std::span<const MicroBatch> batches, const StepControl& co
   ensure(policy_.trains, "[engine] got a step, expected evaluations only");
   ensure(int(batches.size()) == policy_.micro_batches, "[engine] got {} micro-batches, expected {}",
          batches.size(), policy_.micro_batches);
+  store_.flush();
   step_.hyper = control.hyper;
   step_.loss_scale = control.loss_scale;
   step_.clip = control.clip;

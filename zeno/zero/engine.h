@@ -31,6 +31,8 @@ struct EngineOptions {
   int64_t snapshot_piece = 0;
   // Further copies of it that the caller keeps in host memory: booked here.
   int snapshot_copies = 0;
+  // Where states that the policy keeps on disk go; `name` is completed with the rank.
+  DiskOptions disk;
 };
 
 // The bytes of one rank by purpose, without allocating them. The engine books through the same code.
@@ -85,6 +87,7 @@ class Engine {
  public:
   // Collective.
   Engine(nn::LayerList model, const EngineOptions& options, comm::World& world);
+  ~Engine();
 
   // Fills parameters: `read` gives elements [begin, begin + out.size()) of a parameter. Only what this rank
   // keeps is asked for.
@@ -117,10 +120,11 @@ class Engine {
   // `read` is called from several threads.
   void load_state(State state, const ValueReader& read);
 
-  // Begins to copy this rank's masters and moments, as they are after all steps submitted, to host memory.
-  // Only the next update waits for it. The copy before must not be in use any more.
+  // Takes this rank's masters and moments as they are after all steps submitted: begins to copy them to host
+  // memory or, where they have left the device, holds the next update until snapshot().release(). The
+  // snapshot before must not be in use any more.
   void take_snapshot();
-  // Blocks until the copy is complete; from any thread.
+  Snapshot& snapshot() { return *snapshot_; }
   const Snapshot& snapshot() const { return *snapshot_; }
   // Collective: hash of all masters in table order, independent of world size and sharding.
   uint64_t weights_hash();
@@ -143,8 +147,8 @@ class Engine {
   void warm_up();
   comm::Traffic traffic_since_last();
   // Values of what this rank keeps, from and to where they live. Blocking.
-  std::vector<float> fetch(State state, int group, const Run& run) const;
-  std::vector<float> fetch_nf4(int group, const Run& run) const;
+  std::vector<float> fetch(State state, int group, const Run& run);
+  std::vector<float> fetch_nf4(int group, const Run& run);
   void put(State state, int group, const Partition::Piece& piece, std::span<const float> values);
   // Cut so that what is held on the host for one of them stays small.
   std::vector<Run> runs(State state, int param, int64_t begin, int64_t end, int rank) const;
@@ -167,7 +171,7 @@ class Engine {
   std::unique_ptr<Executor> executor_;  // after what it works on: destroyed first
   std::optional<Snapshot> snapshot_;
   std::optional<Stream> snapshot_stream_;
-  Event snapshot_taken_, snapshot_begin_;
+  Event snapshot_taken_;
   StepInputs step_;
   struct UnderWay {
     int64_t tokens = 0;                    // valid ones

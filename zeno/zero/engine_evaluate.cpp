@@ -7,6 +7,7 @@ namespace zeno::zero {
 std::optional<EvalResult> Engine::evaluate(int64_t rounds, const BatchReader& batches,
                                            const std::function<bool()>& stop) {
   ensure(under_way_.empty(), "[engine] evaluation: got {} steps under way, expected none", under_way_.size());
+  store_.flush();
   EvalResult result;
   StepOutcome outcome;
   bool stopped = false;

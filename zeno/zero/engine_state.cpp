@@ -10,7 +10,6 @@
 
 #include "zeno/base/error.h"
 #include "zeno/base/rng.h"
-#include "zeno/device/copy.h"
 #include "zeno/kernels/nf4.h"
 #include "zeno/zero/engine.h"
 
@@ -75,13 +74,11 @@ std::vector<Engine::Run> Engine::runs(State state, int param, int64_t begin, int
 }
 
 // What cells decode to, in the type that layers see. The run may start within a cell.
-std::vector<float> Engine::fetch_nf4(int group, const Run& run) const {
+std::vector<float> Engine::fetch_nf4(int group, const Run& run) {
   const int64_t skip = run.piece.full % kNf4Cell;
   const Partition::Piece piece{run.piece.full - skip, run.piece.shard - skip, run.count + skip};
   std::vector<Nf4Cell> cells(size_t(nf4_cells(piece.count)));
-  copy_async(executor_->compute(), reinterpret_cast<std::byte*>(cells.data()),
-             store_.at(State::param, group, piece), nf4_bytes(piece.count));
-  executor_->compute().synchronize();
+  store_.get(State::param, group, piece, reinterpret_cast<std::byte*>(cells.data()), executor_->compute());
   std::vector<float> values(static_cast<size_t>(piece.count));
   nf4_decode_on_host(cells.data(), values);
   values.erase(values.begin(), values.begin() + skip);
@@ -91,12 +88,11 @@ std::vector<float> Engine::fetch_nf4(int group, const Run& run) const {
   return values;
 }
 
-std::vector<float> Engine::fetch(State state, int group, const Run& run) const {
+std::vector<float> Engine::fetch(State state, int group, const Run& run) {
   if (state == State::param && units_.groups[group].nf4) return fetch_nf4(group, run);
   const DType dtype = store_.dtype(state);
   std::vector<std::byte> bytes(size_t(run.count) * size_of(dtype));
-  copy_async(executor_->compute(), bytes.data(), store_.at(state, group, run.piece), bytes.size());
-  executor_->compute().synchronize();
+  store_.get(state, group, run.piece, bytes.data(), executor_->compute());
   std::vector<float> values(static_cast<size_t>(run.count));
   to_floats(bytes.data(), dtype, values);
   return values;
@@ -116,11 +112,11 @@ void Engine::put(State state, int group, const Partition::Piece& piece, std::spa
     from_floats(values, dtype, coded.data());
     bytes = coded;
   }
-  copy_async(executor_->compute(), store_.at(state, group, piece), bytes.data(), bytes.size());
-  executor_->compute().synchronize();
+  store_.put(state, group, piece, bytes.data(), executor_->compute());
 }
 
 void Engine::load(const ValueReader& read) {
+  executor_->settle();
   std::vector<float> staging;
   for (int p = 0; p < int(units_.params.size()); ++p) {
     const nn::Parameter& param = units_.params[p];
@@ -133,7 +129,7 @@ void Engine::load(const ValueReader& read) {
         staging.resize(size_t(run.count));
         read(param, run.begin, staging);
         if (units_.groups[g].nf4) require_finite(param, run.begin, staging);
-        if (param.trainable && policy_.compute != policy_.states) put(State::master, g, run.piece, staging);
+        if (param.trainable && !store_.aliased(g)) put(State::master, g, run.piece, staging);
         put(State::param, g, run.piece, staging);
       }
     }
@@ -141,6 +137,7 @@ void Engine::load(const ValueReader& read) {
 }
 
 void Engine::read(State state, int param, int64_t begin, std::span<float> out) {
+  executor_->settle();
   const int64_t end = begin + int64_t(out.size());
   const int g = units_.places[param].group;
   const bool frozen = !units_.params[param].trainable;
@@ -161,6 +158,7 @@ void Engine::read(State state, int param, int64_t begin, std::span<float> out) {
 }
 
 void Engine::write(State state, int param, int64_t begin, std::span<const float> values) {
+  executor_->settle();
   const int64_t end = begin + int64_t(values.size());
   const int g = units_.places[param].group;
   ensure(store_.exists(state, g), "[engine] {} has no such state", units_.params[param].name);
@@ -171,6 +169,7 @@ void Engine::write(State state, int param, int64_t begin, std::span<const float>
 }
 
 void Engine::load_state(State state, const ValueReader& read) {
+  executor_->settle();
   std::vector<std::pair<int, Run>> all;
   for (int p = 0; p < int(units_.params.size()); ++p) {
     if (!units_.params[p].trainable || !store_.exists(state, units_.places[p].group)) continue;
@@ -195,15 +194,13 @@ void Engine::load_state(State state, const ValueReader& read) {
     const int group = units_.places[param].group;
     const std::vector<float>& values = staging[i % staging.size()];
     put(state, group, run.piece, values);
-    if (state == State::master && store_.data(State::param, group) != store_.data(state, group))
-      put(State::param, group, run.piece, values);
+    if (state == State::master && !store_.aliased(group)) put(State::param, group, run.piece, values);
   }
 }
 
 void Engine::take_snapshot() {
   ensure(snapshot_.has_value(), "[engine] there is no room for a snapshot");
-  snapshot_begin_.record(executor_->compute());
-  snapshot_stream_->ref().wait(snapshot_begin_);
+  executor_->settle_on(*snapshot_stream_);
   snapshot_->copy(*snapshot_stream_);
   snapshot_taken_.record(*snapshot_stream_);
   executor_->hold_updates(snapshot_taken_);
@@ -217,6 +214,7 @@ void Engine::refresh_params(int param, int64_t begin, int64_t end) {
 }
 
 uint64_t Engine::weights_hash() {
+  executor_->settle();
   uint64_t sum = 0;
   for (int p = 0; p < int(units_.params.size()); ++p) {
     const int g = units_.places[p].group;

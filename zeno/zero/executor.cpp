@@ -22,17 +22,30 @@ size_t sums_bytes(const ExecutorParts& parts) { return sizeof(StepSums) * size_t
 size_t losses_bytes(const ExecutorParts& parts) { return sizeof(float) * size_t(tokens(parts)); }
 size_t hits_bytes(const ExecutorParts& parts) { return sizeof(int32_t) * size_t(tokens(parts)); }
 // Training and evaluation take turns in the same memory.
-size_t pool_bytes(const ExecutorParts& parts, int purpose) {
-  return std::max(parts.program.pool_bytes[size_t(purpose)], parts.evaluation.pool_bytes[size_t(purpose)]);
+size_t pool_bytes(const ExecutorParts& parts, Tier tier, int purpose) {
+  return std::max(parts.program.pool_bytes[size_t(tier)][size_t(purpose)],
+                  parts.evaluation.pool_bytes[size_t(tier)][size_t(purpose)]);
+}
+constexpr std::array kMemoryTiers{Tier::device, Tier::host};
+
+// What a chunk has of a piece, by the places its states have.
+Partition::Piece within(const StateChunk& chunk, const Partition::Piece& piece, bool whole) {
+  const int64_t first = whole ? piece.full : piece.shard;
+  const int64_t from = std::max(first, chunk.begin),
+                to = std::min(first + piece.count, chunk.begin + chunk.count);
+  return {piece.full + from - first, piece.shard + from - first, std::max<int64_t>(0, to - from)};
 }
 
-// The owned pieces of a group, cut where weight decay changes. Padding belongs to the run before it: it is
+// The owned pieces of a chunk, cut where weight decay changes. Padding belongs to the run before it: it is
 // zero everywhere and stays so.
 template <class Run>
-std::vector<Run> make_update_runs(const UnitTable& units, const StateStore& store, int group) {
+std::vector<Run> make_update_runs(const UnitTable& units, const StateStore& store, const StateChunk& chunk,
+                                  bool whole) {
   std::vector<Run> runs;
+  const int group = chunk.group;
   const auto& tensors = units.groups[group].layout.tensors();
-  for (const Partition::Piece& piece : store.owned(group)) {
+  for (const Partition::Piece& owned : store.owned(group)) {
+    const Partition::Piece piece = within(chunk, owned, whole);
     for (size_t t = 0; t < tensors.size(); ++t) {
       const int64_t end = t + 1 < tensors.size() ? tensors[t + 1].offset : units.groups[group].layout.size();
       const int64_t from = std::max(piece.full, tensors[t].offset),
@@ -68,8 +81,15 @@ constexpr size_t kMarks = 3;  // of an instruction: ready, start, end
 
 }  // namespace
 
+Allocator host_allocator(comm::World& world, Device device) {
+  if (device.kind == Device::Kind::cpu) return world.allocator(device);
+  return [device](size_t bytes) { return allocate_pinned(device, bytes); };
+}
+
 void book_executor(const ExecutorParts& parts, Ledger& ledger) {
-  for (int p = 0; p < kPurposes; ++p) ledger.book(Tier::device, Purpose(p), pool_bytes(parts, p));
+  for (Tier tier : kMemoryTiers) {
+    for (int p = 0; p < kPurposes; ++p) ledger.book(tier, Purpose(p), pool_bytes(parts, tier, p));
+  }
   ledger.book(Tier::device, Purpose::workspace, scratch_bytes(parts));
   ledger.book(Tier::device, Purpose::staging, sums_bytes(parts));
   ledger.book(Tier::device, Purpose::staging, sizeof(StepOutcome));
@@ -83,7 +103,6 @@ void book_executor(const ExecutorParts& parts, Ledger& ledger) {
 Executor::Executor(const ExecutorParts& parts, comm::World& world, Ledger& ledger)
     : parts_(parts),
       rank_(world.rank()),
-      running_(&parts.program),
       gathers_(world.communicator("gather", parts.device)),
       reduces_(world.communicator("reduce", parts.device)),
       sparse_rows_(parts.units, parts.policy, parts.world, tokens(parts)),
@@ -92,7 +111,12 @@ Executor::Executor(const ExecutorParts& parts, comm::World& world, Ledger& ledge
   const auto take = [&](Purpose purpose, size_t bytes, const Allocator& allocator) {
     return Buffer(ledger, Tier::device, purpose, bytes, allocator);
   };
-  for (int p = 0; p < kPurposes; ++p) pools_[p] = take(Purpose(p), pool_bytes(parts, p), shared);
+  for (int p = 0; p < kPurposes; ++p) {
+    pools_[size_t(Tier::device)][size_t(p)] = take(Purpose(p), pool_bytes(parts, Tier::device, p), shared);
+    pools_[size_t(Tier::host)][size_t(p)] =
+        Buffer(ledger, Tier::host, Purpose(p), pool_bytes(parts, Tier::host, p),
+               host_allocator(world, parts.device));
+  }
   scratch_ = take(Purpose::workspace, scratch_bytes(parts), own);
   sums_ = take(Purpose::staging, sums_bytes(parts), shared);
   losses_ = take(Purpose::activations, losses_bytes(parts), own);
@@ -101,17 +125,16 @@ Executor::Executor(const ExecutorParts& parts, comm::World& world, Ledger& ledge
   results_ = Buffer(ledger, Tier::host, Purpose::staging, sizeof(StepOutcome) * kDepth,
                     [&](size_t bytes) { return allocate_pinned(parts.device, bytes); });
   sparse_rows_.allocate(ledger, shared);
-  for (int g = 0; g < int(parts.units.groups.size()); ++g) {
-    update_runs_.push_back(make_update_runs<UpdateRun>(parts.units, parts.store, g));
+  for (const StateChunk& chunk : parts.units.chunks) {
+    update_runs_.push_back(make_update_runs<UpdateRun>(parts.units, parts.store, chunk,
+                                                       parts.policy.optimizer == Placement::replicated));
   }
+  const auto used = [&](int lane) {
+    return parts.program.uses(Lane(lane)) || parts.evaluation.uses(Lane(lane));
+  };
+  for (int lane = 0; lane < kLanes; ++lane) lanes_ += used(lane);
   for (int lane = 0; lane < kLanes; ++lane) {
-    StreamOptions options{.device = parts.device, .name = std::string(name_of(Lane(lane))), .rank = rank_};
-    if (Lane(lane) == Lane::compute) {
-      options.threads = parts.threads;
-      options.scratch = scratch_.data();
-      options.scratch_bytes = kernel_scratch_bytes(parts.device.kind);
-    }
-    streams_.emplace_back(std::move(options));
+    if (used(lane)) add_lane(Lane(lane));
   }
   const std::vector<Instruction>& list = parts.program.instructions;
   if (parts.timed) stopwatch_ = make_stopwatch(parts.device, kMarks * list.size());
@@ -120,16 +143,48 @@ Executor::Executor(const ExecutorParts& parts, comm::World& world, Ledger& ledge
              list.begin());
 }
 
-// A step begins when all lanes are done with the one before.
+// The disk's lanes are the host's own, whatever the device.
+void Executor::add_lane(Lane lane) {
+  const bool on_host = lane == Lane::read || lane == Lane::write;
+  StreamOptions options{.device = on_host ? Device{} : parts_.device,
+                        .name = std::string(name_of(lane)),
+                        .rank = rank_,
+                        .cpu_waits = lanes_ > 1};
+  if (lane == Lane::compute || lane == Lane::update) options.threads = parts_.threads;
+  if (lane == Lane::compute) {
+    options.scratch = scratch_.data();
+    options.scratch_bytes = kernel_scratch_bytes(parts_.device.kind);
+  }
+  streams_[size_t(lane)].emplace(std::move(options));
+}
+
+// A step waits for the one before as its program says; between two programs all lanes wait for all.
 void Executor::start_step(const Program& program) {
   ensure(launched_ - waited_ < kDepth, "[executor] {} steps are queued, expected at most {}",
          launched_ - waited_, kDepth);
-  for (int lane = 0; lane < kLanes && launched_ > 0; ++lane) {
-    for (int other = 0; other < kLanes; ++other) {
-      if (other != lane) streams_[lane].ref().wait(lane_ends_[other]);
+  carries_ = running_ == &program;
+  running_ = &program;
+  if (carries_) return;
+  for (const auto& waiting : streams_) {
+    for (const Event& end : lane_ends_) {
+      if (waiting) waiting->ref().wait(end);
     }
   }
-  running_ = &program;
+}
+
+void Executor::settle() const {
+  for (const auto& stream : streams_) {
+    if (stream) stream->synchronize();
+  }
+}
+
+void Executor::settle_on(StreamRef stream) const {
+  for (const auto& lane : streams_) {
+    if (!lane) continue;
+    Event idle;
+    idle.record(*lane);
+    stream.wait(idle);
+  }
 }
 
 void Executor::launch(const StepInputs& inputs) {
@@ -139,7 +194,9 @@ void Executor::launch(const StepInputs& inputs) {
   } else {
     launch_range(0, constant_end_, inputs);
   }
-  compute().wait(state_read_);
+  for (Lane lane : {Lane::compute, Lane::update, Lane::store, Lane::write}) {
+    if (streams_[size_t(lane)]) stream(lane).wait(state_read_);
+  }
   launch_range(constant_end_, parts_.program.instructions.size(), inputs);
   finish_step();
 }
@@ -153,7 +210,7 @@ void Executor::launch_evaluation(const StepInputs& inputs) {
 // Records the constant part when a step looks like the one before, so that a run whose steps all differ never
 // pays for recording.
 bool Executor::replayable(const StepInputs& inputs) {
-  if (parts_.world > 1 || stopwatch_ || !Graph::supported(parts_.device)) return false;
+  if (parts_.world > 1 || lanes_ > 1 || stopwatch_ || !Graph::supported(parts_.device)) return false;
   std::vector<double> key = graph_key(inputs);
   const bool same = key == graph_key_;
   graph_key_ = std::move(key);
@@ -172,23 +229,25 @@ bool Executor::replayable(const StepInputs& inputs) {
 void Executor::launch_range(size_t begin, size_t end, const StepInputs& inputs) {
   const std::vector<Instruction>& list = running_->instructions;
   Stopwatch* const watch = running_->trains ? stopwatch_.get() : nullptr;
-  if (begin == 0 && !inputs.continues) fill_zero_async(compute(), sums_.data(), sizeof(StepSums));
   for (size_t i = begin; i < end; ++i) {
-    const StreamRef stream = streams_[int(list[i].lane)];
-    if (watch != nullptr) watch->mark(stream, kMarks * i);
-    for (int wait : list[i].waits) stream.wait(events_[wait]);
-    if (watch != nullptr) watch->mark(stream, kMarks * i + 1);
-    dispatch(list[i], stream, inputs);
-    if (watch != nullptr) watch->mark(stream, kMarks * i + 2);
-    if (list[i].signals) events_[i].record(stream);
+    const StreamRef lane = stream(list[i].lane);
+    // Clocks of a GPU do not tell when a lane of the host ran.
+    Stopwatch* const mine = lane.device().kind == parts_.device.kind ? watch : nullptr;
+    if (mine != nullptr) mine->mark(lane, kMarks * i);
+    for (int wait : list[i].waits) lane.wait(events_[wait]);
+    for (size_t w = 0; carries_ && w < list[i].carried.size(); ++w) lane.wait(events_[list[i].carried[w]]);
+    if (mine != nullptr) mine->mark(lane, kMarks * i + 1);
+    dispatch(list[i], lane, inputs);
+    if (mine != nullptr) mine->mark(lane, kMarks * i + 2);
+    if (list[i].signals) events_[i].record(lane);
   }
 }
 
 void Executor::finish_step() {
-  const size_t slot = size_t(launched_ % kDepth);
-  copy_async(compute(), results_.data() + slot * sizeof(StepOutcome), outcome_.data(), sizeof(StepOutcome));
-  for (int lane = 0; lane < kLanes; ++lane) lane_ends_[lane].record(streams_[lane]);
-  step_ends_[slot].record(compute());
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if (streams_[size_t(lane)]) lane_ends_[size_t(lane)].record(stream(Lane(lane)));
+  }
+  step_ends_[size_t(launched_ % kDepth)].record(compute());
   ++launched_;
 }
 
@@ -221,9 +280,10 @@ StepOutcome Executor::wait() {
     step_ends_[slot].synchronize();
     ask();
   });
-  // Errors of CPU lanes are found at the lanes themselves.
-  for (const Event& end : lane_ends_) {
-    if (waited_ == launched_) attempt([&] { end.synchronize(); });
+  // Errors of CPU lanes are found at the lanes themselves; those that bring states away may go on meanwhile.
+  for (Lane lane : {Lane::compute, Lane::gather, Lane::reduce}) {
+    if (waited_ == launched_ && streams_[size_t(lane)])
+      attempt([&] { lane_ends_[size_t(lane)].synchronize(); });
   }
   if (error) std::rethrow_exception(error);
   return *reinterpret_cast<const StepOutcome*>(results_.data() + slot * sizeof(StepOutcome));

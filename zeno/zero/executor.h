@@ -55,6 +55,9 @@ struct ExecutorParts {
   bool timed = true;  // keep the times of instructions; on a GPU this rules out graphs
 };
 
+// Memory of the host for states: on a CPU, other ranks read it as they read the device's; for a GPU, pinned.
+Allocator host_allocator(comm::World& world, Device device);
+
 // Books what an Executor takes when it is made: regions, sums, losses, scratch of the streams.
 void book_executor(const ExecutorParts& parts, Ledger& ledger);
 
@@ -77,11 +80,15 @@ class Executor {
   // any lane.
   StepOutcome wait();
 
-  StreamRef compute() const { return streams_[int(Lane::compute)]; }
-  // Memory that passes between instructions.
+  StreamRef compute() const { return stream(Lane::compute); }
+  // Blocks until every lane is idle: the state is that after all steps launched. Throws the first error.
+  void settle() const;
+  // The same for what is queued on `stream` later.
+  void settle_on(StreamRef stream) const;
+  // Memory of the device that passes between instructions.
   template <class Body>
   void for_pools(const Body& body) const {
-    for (const Buffer& pool : pools_) body(pool);
+    for (const Buffer& pool : pools_[size_t(Tier::device)]) body(pool);
   }
   comm::Traffic traffic() const;
   // Of the last step that was no evaluation, once all steps were waited for; empty when not timed.
@@ -91,6 +98,8 @@ class Executor {
   SparseRows& sparse_rows() { return sparse_rows_; }
 
  private:
+  void add_lane(Lane lane);
+  StreamRef stream(Lane lane) const { return *streams_[size_t(lane)]; }
   void start_step(const Program& program);
   void launch_range(size_t begin, size_t end, const StepInputs& inputs);
   void finish_step();
@@ -107,6 +116,8 @@ class Executor {
   void run_scan(const Instruction& in, StreamRef stream);
   void run_norm(StreamRef stream, const StepInputs& inputs);
   void run_update(const Instruction& in, StreamRef stream, const StepInputs& inputs);
+  void run_disk(const Instruction& in, StreamRef stream);
+  void run_copy(const Instruction& in, StreamRef stream);
 
   std::byte* region(RegionId id) const;
   Tensor bytes_of(RegionId id) const;
@@ -119,13 +130,16 @@ class Executor {
 
   ExecutorParts parts_;
   int rank_;
-  const Program* running_;  // the program of the step that is being queued
+  const Program* running_ = nullptr;  // the program of the step queued last
+  bool carries_ = false;              // that step follows one of the same program
   std::unique_ptr<comm::Communicator> gathers_, reduces_;
-  std::array<Buffer, kPurposes> pools_;
+  std::array<std::array<Buffer, kPurposes>, kTiers.size()> pools_;  // by tier and purpose
   Buffer scratch_, sums_, losses_, hits_, outcome_, results_;
   std::unique_ptr<Stopwatch> stopwatch_;
   SparseRows sparse_rows_;
-  std::vector<Stream> streams_;  // after what queued work writes to: drained first
+  // Of the lanes in use. After what queued work writes to: drained first.
+  std::array<std::optional<Stream>, kLanes> streams_;
+  int lanes_ = 0;  // in use
   std::vector<Event> events_;
   std::array<Event, kLanes> lane_ends_;  // of the last step
   std::array<Event, kDepth> step_ends_;
@@ -134,7 +148,7 @@ class Executor {
   size_t constant_end_ = 0;  // instructions before it do not depend on learning rate, clip or loss scale
   Graph graph_;
   std::vector<double> graph_key_;  // what the recorded (or last) step depended on
-  // Runs of each group's owned elements that share one weight decay.
+  // Runs of each chunk's owned elements that share one weight decay.
   struct UpdateRun {
     Partition::Piece piece;
     bool decay = true;

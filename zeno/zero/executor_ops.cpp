@@ -11,7 +11,7 @@ namespace zeno::zero {
 
 std::byte* Executor::region(RegionId id) const {
   const Region& r = running_->regions[id];
-  return pools_[int(r.purpose)].data() + r.offset;
+  return pools_[size_t(r.tier)][size_t(r.purpose)].data() + r.offset;
 }
 
 Tensor Executor::bytes_of(RegionId id) const {
@@ -60,6 +60,15 @@ void Executor::dispatch(const Instruction& in, StreamRef stream, const StepInput
   const UnitTable& units = parts_.units;
   const DType grad = parts_.policy.grad;
   switch (in.op) {
+    case Op::start:
+      if (!inputs.continues) fill_zero_async(stream, sums_.data(), sizeof(StepSums));
+      return;
+    case Op::read:
+    case Op::write:
+      return run_disk(in, stream);
+    case Op::fetch:
+    case Op::store:
+      return run_copy(in, stream);
     case Op::gather:
       return run_gather(in, stream);
     case Op::decode: {
@@ -99,6 +108,9 @@ void Executor::dispatch(const Instruction& in, StreamRef stream, const StepInput
       return run_norm(stream, inputs);
     case Op::update:
       return run_update(in, stream, inputs);
+    case Op::finish:
+      return copy_async(stream, results_.data() + size_t(launched_ % kDepth) * sizeof(StepOutcome),
+                        outcome_.data(), sizeof(StepOutcome));
   }
 }
 
@@ -160,11 +172,12 @@ void Executor::run_gather(const Instruction& in, StreamRef stream) {
     const Group& group = parts_.units.groups[range.group];
     const auto bytes = [&](int64_t elements) { return group.stored_bytes(elements, parts_.policy.compute); };
     std::byte* full = in_place ? parts_.store.data(State::param, range.group) : region(range.region);
+    const std::byte* kept =
+        in.source != kNoRegion ? region(in.source) : parts_.store.data(State::param, range.group);
     for (int c = range.first; c < range.first + range.count; ++c) {
       const Partition::Chunk& chunk = group.partition.chunks()[c];
       std::byte* recv = full + bytes(chunk.begin);
-      const std::byte* send = in_place ? recv + bytes(rank_ * chunk.piece)
-                                       : parts_.store.data(State::param, range.group) + bytes(chunk.shard);
+      const std::byte* send = in_place ? recv + bytes(rank_ * chunk.piece) : kept + bytes(chunk.shard);
       parts.push_back({send, recv, int64_t(bytes(chunk.piece))});
     }
   }
@@ -254,23 +267,81 @@ int64_t Executor::first_index(int group) const {
 void Executor::run_update(const Instruction& in, StreamRef stream, const StepInputs& inputs) {
   const int g = in.target.group;
   const StateStore& store = parts_.store;
+  const StateChunk& chunk = parts_.units.chunks[size_t(in.chunk)];
+  const bool whole = parts_.policy.optimizer == Placement::replicated;
+  // Of this chunk's elements, where a region holds them.
+  const auto offset = [&](State state, const Partition::Piece& piece) {
+    return store.bytes_of(state, g, (whole ? piece.full : piece.shard) - chunk.begin);
+  };
   const auto view = [&](State state, const Partition::Piece& piece) {
     if (!store.exists(state, g)) return Tensor{};
-    return Tensor(store.at(state, g, piece), store.dtype(state), 1, piece.count);
+    const bool brought = in.states != kNoRegion && store.in_block(state, in.chunk);
+    std::byte* data = brought ? region(in.states) + store.block_offset(state, in.chunk) + offset(state, piece)
+                              : store.at(state, g, piece);
+    return Tensor(data, store.dtype(state), 1, piece.count);
   };
-  for (const UpdateRun& run : update_runs_[g]) {
-    OptimizerUpdate op{.hyper = inputs.hyper,
-                       .grad = view(State::grad, run.piece),
-                       .master = view(State::master, run.piece),
-                       .m = view(State::first_moment, run.piece),
-                       .v = view(State::second_moment, run.piece),
-                       .param = {},
-                       .grad_factor = &outcome()->grad_factor,
-                       .seed = parts_.policy.seed,
-                       .first_index = first_index(g) + run.piece.full};
+  for (const UpdateRun& run : update_runs_[size_t(in.chunk)]) {
+    OptimizerUpdate op{
+        .hyper = inputs.hyper,
+        .grad = Tensor(store.at(State::grad, g, run.piece), parts_.policy.grad, 1, run.piece.count),
+        .master = view(State::master, run.piece),
+        .m = view(State::first_moment, run.piece),
+        .v = view(State::second_moment, run.piece),
+        .param = {},
+        .grad_factor = &outcome()->grad_factor,
+        .seed = parts_.policy.seed,
+        .first_index = first_index(g) + run.piece.full};
     if (!run.decay) op.hyper.weight_decay = 0;
-    if (parts_.policy.compute != parts_.policy.states) op.param = view(State::param, run.piece);
+    if (in.made != kNoRegion) {
+      op.param = Tensor(region(in.made) + offset(State::param, run.piece), parts_.policy.compute, 1,
+                        run.piece.count);
+      cast(stream, op.master, op.param);  // a skipped update leaves its copy as it is
+    } else if (parts_.policy.compute != parts_.policy.states) {
+      op.param = Tensor(store.at(State::param, g, run.piece), parts_.policy.compute, 1, run.piece.count);
+    }
     optimizer_update(stream, op);
+  }
+}
+
+// On a lane of the host: blocks it until the bytes are there.
+void Executor::run_disk(const Instruction& in, StreamRef stream) {
+  const auto what = in.moved == Moved::states ? StateStore::OnDisk::states : StateStore::OnDisk::params;
+  const StateStore* store = &parts_.store;
+  const int chunk = in.chunk;
+  if (in.op == Op::write) {
+    const std::byte* from = region(in.source);
+    return stream.launch([=](Workers&) { store->write_extent(what, chunk, from); });
+  }
+  std::byte* to = region(in.target.region);
+  // A group's parameters come chunk by chunk.
+  if (in.moved == Moved::params)
+    to += store->bytes_of(State::param, in.target.group, parts_.units.chunks[size_t(chunk)].begin);
+  stream.launch([=](Workers&) { store->read_extent(what, chunk, to); });
+}
+
+void Executor::run_copy(const Instruction& in, StreamRef stream) {
+  const StateStore& store = parts_.store;
+  const int g = in.target.group;
+  const RegionId far = in.op == Op::fetch ? in.target.region : in.source;   // on the device
+  const RegionId near = in.op == Op::fetch ? in.source : in.target.region;  // on the host
+  const auto copy = [&](std::byte* device, std::byte* host, size_t bytes) {
+    if (in.op == Op::fetch) return copy_async(stream, device, host, bytes);
+    copy_async(stream, host, device, bytes);
+  };
+  if (in.moved == Moved::params) {
+    const Group& group = parts_.units.groups[size_t(g)];
+    const StateChunk all{g, 0, store.whole(State::param, g) ? group.padded() : group.partition.shard()};
+    const StateChunk& part = in.chunk < 0 ? all : parts_.units.chunks[size_t(in.chunk)];
+    std::byte* host = near != kNoRegion
+                          ? region(near)
+                          : store.data(State::param, g) + store.bytes_of(State::param, g, part.begin);
+    return copy(region(far), host, store.bytes_of(State::param, g, part.count));
+  }
+  if (near != kNoRegion) return copy(region(far), region(near), store.block_bytes(in.chunk));
+  for (State state : kOptimizerStates) {
+    if (!store.in_block(state, in.chunk)) continue;
+    copy(region(far) + store.block_offset(state, in.chunk), store.home(state, in.chunk),
+         store.bytes_of(state, g, parts_.units.chunks[size_t(in.chunk)].count));
   }
 }
 

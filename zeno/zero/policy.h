@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "zeno/base/dtype.h"
+#include "zeno/device/memory.h"
 #include "zeno/nn/layer.h"
 
 namespace zeno::zero {
@@ -15,6 +16,22 @@ enum class Placement { replicated, sharded };
 // horizontal: each micro-batch through all layers. vertical: all micro-batches of a layer before the next
 // layer, so that a sharded layer is gathered once per pass and its gradient is complete early.
 enum class Order { horizontal, vertical };
+
+// Which states leave the device between uses, and how much of them moves at once. Counts are elements of one
+// rank. What fits a faster tier stays there: first the device's part, then the host's, then the disk's.
+struct Offload {
+  static constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
+
+  Tier params = Tier::device;  // needs sharded parameters, or one rank
+  Tier optimizer = Tier::device;
+  double ratio = 1;           // part of the optimizer states that leaves the device
+  int64_t host_states = 0;    // of those on disk, so many stay in host memory
+  int64_t host_params = 0;    // the same for parameters
+  int64_t chunk = 16 << 20;   // states that move as one
+  int64_t device_window = 0;  // states on their way through the device at once; at least two chunks
+  int64_t host_window = 0;    // states of the disk in host memory at once; at least two chunks
+  bool far_host = false;      // the device has memory of its own: a GPU
+};
 
 struct Policy {
   Placement params = Placement::replicated;
@@ -47,6 +64,7 @@ struct Policy {
   bool deterministic = false;  // GPU: same bits in every run; `reproducible` implies it
   bool fp8 = false;            // GPU, bf16 compute: products of blocks in fp8
 
+  Offload offload;
   bool nf4_base = false;       // frozen weights of blocks are kept in 4 bits (nf4.h), decoded for each use
   bool trains = true;          // false: an engine that only evaluates; every parameter is frozen
   bool moments_first = true;   // m; false for plain SGD

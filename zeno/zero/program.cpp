@@ -2,12 +2,24 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "zeno/kernels/nf4.h"
 
 namespace zeno::zero {
 
 std::string_view name_of(Op op) {
   switch (op) {
+    case Op::start:
+      return "start";
+    case Op::read:
+      return "read";
+    case Op::fetch:
+      return "fetch";
+    case Op::store:
+      return "store";
+    case Op::write:
+      return "write";
     case Op::gather:
       return "gather";
     case Op::decode:
@@ -36,6 +48,8 @@ std::string_view name_of(Op op) {
       return "norm";
     case Op::update:
       return "update";
+    case Op::finish:
+      return "finish";
   }
   return "?";
 }
@@ -48,8 +62,22 @@ std::string_view name_of(Lane lane) {
       return "gather";
     case Lane::reduce:
       return "reduce";
+    case Lane::read:
+      return "read";
+    case Lane::fetch:
+      return "fetch";
+    case Lane::update:
+      return "update";
+    case Lane::store:
+      return "store";
+    case Lane::write:
+      return "write";
   }
   return "?";
+}
+
+bool Program::uses(Lane lane) const {
+  return std::ranges::any_of(instructions, [&](const Instruction& in) { return in.lane == lane; });
 }
 
 std::string describe(const Instruction& in, const UnitTable& units) {
@@ -63,6 +91,9 @@ std::string describe(const Instruction& in, const UnitTable& units) {
       in.op == Op::add_grads) {
     text += fmt::format(" g{}", in.target.group);
   }
+  const bool moves = in.op == Op::read || in.op == Op::fetch || in.op == Op::store || in.op == Op::write;
+  if (moves) text += in.moved == Moved::states ? " states" : " params";
+  if (in.chunk >= 0) text += fmt::format(" c{}", in.chunk);
   return text;
 }
 
@@ -72,6 +103,7 @@ std::string describe(const Program& program, const UnitTable& units) {
     const Instruction& in = program.instructions[i];
     text += fmt::format("{:5} {:<8} {}", i, name_of(in.lane), describe(in, units));
     for (int wait : in.waits) text += fmt::format(" <-{}", wait);
+    for (int wait : in.carried) text += fmt::format(" <=={}", wait);
     text += '\n';
   }
   return text;

@@ -1,9 +1,9 @@
-// A training step as data: a flat list of instructions on three lanes, with the memory each one touches.
+// A training step as data: a flat list of instructions on lanes, with the memory each one touches.
 //
 // Stages, offload, prefetch, recompute, accumulation and the order of micro-batches are decided by the
 // compiler (compile()) and appear here only as instructions. The executor runs the list, the planner walks
-// it, tests check it, the trace is this list with times. Lanes are in-order queues; `waits` are the only
-// other ordering.
+// it, tests check it, the trace is this list with times. Lanes are in-order queues; `waits` and `carried` are
+// the only other ordering: a step begins before the one before it has ended, wherever nothing is shared.
 #pragma once
 
 #include <array>
@@ -16,10 +16,24 @@
 
 namespace zeno::zero {
 
-enum class Lane { compute, gather, reduce };
-inline constexpr int kLanes = 3;
+enum class Lane {
+  compute,
+  gather,  // parameters on their way to use
+  reduce,
+  read,    // disk to host
+  fetch,   // host to device
+  update,  // states that had to be brought; those that are at hand are updated on the compute lane
+  store,   // device to host
+  write,   // host to disk
+};
+inline constexpr int kLanes = int(Lane::write) + 1;
 
 enum class Op {
+  start,        // clear the step's sums
+  read,         // a chunk from the disk
+  fetch,        // a chunk, or the parameters of a group, from the host to the device
+  store,        // a chunk from the device to the host
+  write,        // a chunk to the disk
   gather,       // assemble chunks of a group from all ranks
   decode,       // the parameters of a group in NF4, for use
   zero_grads,   // clear a gradient buffer
@@ -33,7 +47,8 @@ enum class Op {
   sum_losses,   // exact sums of the micro-batches' losses and, in evaluation, of their hits
   scan,         // sum of squares and non-finite values of a group's own gradients
   norm,         // combine sums of all ranks: global norm, clip factor, overflow
-  update,       // optimizer step of a group
+  update,       // optimizer step of a chunk
+  finish,       // hand the step's outcome to the host
 };
 std::string_view name_of(Op op);
 std::string_view name_of(Lane lane);
@@ -43,6 +58,7 @@ std::string_view name_of(Lane lane);
 using RegionId = int;
 inline constexpr RegionId kNoRegion = -1;
 struct Region {
+  Tier tier = Tier::device;
   Purpose purpose = Purpose::workspace;
   size_t bytes = 0;
   int first = 0, last = 0;
@@ -64,6 +80,9 @@ struct ChunkRange {
   bool accumulate = false;      // reduce: add to what the shard holds
 };
 
+// What a move between tiers carries: masters and moments, or parameters.
+enum class Moved { states, params };
+
 struct Instruction {
   Op op = Op::forward;
   Lane lane = Lane::compute;
@@ -75,18 +94,27 @@ struct Instruction {
   std::vector<Binding> params, grads;
   std::vector<ChunkRange> chunks;  // gather, reduce
   RegionId wire = kNoRegion;       // reduce: copy in the communication dtype
-  Binding target;                  // decode, zero_grads, add_grads (destination), scan, update, reduce_rows
-  RegionId source = kNoRegion;     // add_grads; decode: gathered cells (kNoRegion: the group's storage)
-  std::vector<int> waits;          // earlier instructions on other lanes
-  bool signals = false;            // some later instruction waits for this one
+  // decode, zero_grads, add_grads (destination), scan, update, reduce_rows; read, fetch, store: where to
+  Binding target;
+  // add_grads; decode, gather, fetch, store, write: from where (kNoRegion: where it is kept)
+  RegionId source = kNoRegion;
+  Moved moved = Moved::states;  // read, fetch, store, write
+  int chunk = -1;               // those and update: of UnitTable::chunks; -1: a whole group's parameters
+  RegionId states = kNoRegion;  // update: masters and moments (kNoRegion: where they are kept)
+  RegionId made = kNoRegion;    // update: the new parameters (kNoRegion: where they are kept)
+  std::vector<int> waits;       // earlier instructions on other lanes
+  std::vector<int> carried;     // instructions of the step before, on other lanes
+  bool signals = false;         // some later instruction waits for this one
 };
 
 struct Program {
   std::vector<Instruction> instructions;
   std::vector<Region> regions;
-  std::array<size_t, kPurposes> pool_bytes{};
+  std::array<std::array<size_t, kPurposes>, kTiers.size()> pool_bytes{};  // by tier and purpose
   bool scatter = false;  // reductions leave each rank its own shard
   bool trains = true;    // false: evaluation, which changes no state
+
+  bool uses(Lane lane) const;
 };
 
 // Everything the compiler needs to know about the machine and the batch.

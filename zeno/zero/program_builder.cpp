@@ -11,12 +11,13 @@ constexpr size_t kRegionAlign = 256;
 
 // Last instruction on each lane that touched something; -1: none.
 using LastTouch = std::array<int, kLanes>;
-constexpr LastTouch kUntouched{-1, -1, -1};
+constexpr LastTouch untouched() {
+  LastTouch touch{};
+  touch.fill(-1);
+  return touch;
+}
 
 bool lives_meet(const Region& a, const Region& b) { return a.first <= b.last && b.first <= a.last; }
-bool bytes_meet(const Region& a, const Region& b) {
-  return a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
-}
 
 // The lowest offset where `region` meets none of the placed regions that live at the same time.
 size_t lowest_fit(const Region& region, const std::vector<const Region*>& placed) {
@@ -35,12 +36,18 @@ size_t lowest_fit(const Region& region, const std::vector<const Region*>& placed
 
 }  // namespace
 
+bool share_bytes(const Region& a, const Region& b) {
+  return a.tier == b.tier && a.purpose == b.purpose && a.offset < b.offset + b.bytes &&
+         b.offset < a.offset + a.bytes;
+}
+
 std::vector<RegionId> touched_regions(const Instruction& in) {
   std::vector<RegionId> regions;
   const auto touch = [&](RegionId region) {
     if (region != kNoRegion) regions.push_back(region);
   };
-  for (RegionId region : {in.x, in.y, in.saved, in.workspace, in.wire, in.source, in.target.region})
+  for (RegionId region :
+       {in.x, in.y, in.saved, in.workspace, in.wire, in.source, in.states, in.made, in.target.region})
     touch(region);
   for (const Binding& binding : in.params) touch(binding.region);
   for (const Binding& binding : in.grads) touch(binding.region);
@@ -49,7 +56,7 @@ std::vector<RegionId> touched_regions(const Instruction& in) {
 }
 
 std::vector<std::pair<int, int>> touched_storage(const Instruction& in) {
-  constexpr int kParams = 0, kGrads = 1, kSums = 2;
+  constexpr int kParams = 0, kGrads = 1, kSums = 2, kStates = 3;
   std::vector<std::pair<int, int>> storage;
   for (const Binding& binding : in.params) {
     if (binding.region == kNoRegion) storage.emplace_back(kParams, binding.group);
@@ -59,7 +66,9 @@ std::vector<std::pair<int, int>> touched_storage(const Instruction& in) {
   }
   for (const ChunkRange& range : in.chunks) {
     const bool gathers = in.op == Op::gather;
-    if (!gathers || range.region == kNoRegion) storage.emplace_back(gathers ? kParams : kGrads, range.group);
+    // A gather into a region still reads this rank's part where it is kept.
+    if (!gathers || range.region == kNoRegion || in.source == kNoRegion)
+      storage.emplace_back(gathers ? kParams : kGrads, range.group);
   }
   switch (in.op) {
     case Op::decode:
@@ -78,9 +87,23 @@ std::vector<std::pair<int, int>> touched_storage(const Instruction& in) {
       break;
     case Op::update:
       storage.emplace_back(kGrads, in.target.group);
-      storage.emplace_back(kParams, in.target.group);
+      if (in.made == kNoRegion) storage.emplace_back(kParams, in.target.group);
+      if (in.states == kNoRegion) storage.emplace_back(kStates, in.chunk);
       storage.emplace_back(kSums, 0);
       break;
+    case Op::read:
+    case Op::fetch:
+    case Op::store:
+    case Op::write: {
+      const bool kept = in.op == Op::read || in.op == Op::write ||
+                        (in.op == Op::fetch ? in.source : in.target.region) == kNoRegion;
+      if (!kept) break;
+      storage.emplace_back(in.moved == Moved::states ? kStates : kParams,
+                           in.moved == Moved::states ? in.chunk : in.target.group);
+      break;
+    }
+    case Op::start:
+    case Op::finish:
     case Op::loss:
     case Op::sum_losses:
     case Op::norm:
@@ -92,9 +115,9 @@ std::vector<std::pair<int, int>> touched_storage(const Instruction& in) {
   return storage;
 }
 
-RegionId ProgramBuilder::region(Purpose purpose, size_t bytes) {
+RegionId ProgramBuilder::region(Purpose purpose, size_t bytes, Tier tier) {
   if (bytes == 0) return kNoRegion;
-  program_.regions.push_back({purpose, bytes, -1, -1, 0});
+  program_.regions.push_back({tier, purpose, bytes, -1, -1, 0});
   return RegionId(program_.regions.size()) - 1;
 }
 
@@ -116,12 +139,11 @@ void ProgramBuilder::hold(RegionId region) {
 // Packing regions is hard in general; two simple orders, each greedy, cover what programs do: the largest
 // first, or as they come to life. The tighter result wins, pool by pool. Deterministic, so all ranks agree.
 void ProgramBuilder::place_regions() {
-  std::vector<std::vector<int>> pools(kPurposes);
+  std::map<std::pair<Tier, Purpose>, std::vector<int>> pools;
   for (int id = 0; id < int(program_.regions.size()); ++id) {
-    pools[size_t(program_.regions[id].purpose)].push_back(id);
+    pools[{program_.regions[id].tier, program_.regions[id].purpose}].push_back(id);
   }
-  for (int p = 0; p < kPurposes; ++p) {
-    std::vector<int>& ids = pools[size_t(p)];
+  for (auto& [key, ids] : pools) {
     const auto place = [&](auto&& before) {
       std::stable_sort(ids.begin(), ids.end(),
                        [&](int a, int b) { return before(program_.regions[a], program_.regions[b]); });
@@ -138,44 +160,48 @@ void ProgramBuilder::place_regions() {
     const auto larger = [](const Region& a, const Region& b) { return a.bytes > b.bytes; };
     const auto earlier = [](const Region& a, const Region& b) { return a.first < b.first; };
     const size_t by_size = place(larger);
-    program_.pool_bytes[size_t(p)] = std::min(by_size, place(earlier));
-    if (by_size == program_.pool_bytes[size_t(p)]) place(larger);
+    size_t& bytes = program_.pool_bytes[size_t(key.first)][size_t(key.second)];
+    bytes = std::min(by_size, place(earlier));
+    if (by_size == bytes) place(larger);
   }
 }
 
 // An instruction waits for the latest instruction on every other lane that touched the same storage, the same
 // region, or a region that had its bytes before. What the lane has already waited for is not waited for
-// again.
+// again. The list is walked twice, as if it ran twice: what the second run finds left by the first is carried
+// from step to step.
 void ProgramBuilder::derive_waits() {
-  std::vector<LastTouch> regions(program_.regions.size(), kUntouched);
+  const int count = int(program_.instructions.size());
+  std::vector<LastTouch> regions(program_.regions.size(), untouched());
   std::map<std::pair<int, int>, LastTouch> storage;
-  std::array<LastTouch, kLanes> waited{kUntouched, kUntouched, kUntouched};
-  for (int i = 0; i < int(program_.instructions.size()); ++i) {
-    Instruction& in = program_.instructions[i];
-    LastTouch need = kUntouched;
+  std::array<LastTouch, kLanes> waited;
+  waited.fill(untouched());
+  for (int n = 0; n < 2 * count; ++n) {
+    const bool again = n >= count;
+    Instruction& in = program_.instructions[size_t(n % count)];
+    LastTouch need = untouched();
     const auto after = [&](const LastTouch& touch) {
       for (int lane = 0; lane < kLanes; ++lane) need[lane] = std::max(need[lane], touch[lane]);
     };
     for (RegionId id : touched_regions(in)) {
-      const Region& region = program_.regions[id];
-      if (region.first == i) {
-        for (size_t other = 0; other < regions.size(); ++other) {
-          const Region& before = program_.regions[other];
-          if (before.purpose == region.purpose && before.last < i && bytes_meet(before, region))
-            after(regions[other]);
-        }
-      }
       after(regions[id]);
+      const Region& region = program_.regions[id];
+      if (region.first != n % count) continue;
+      for (size_t other = 0; other < regions.size(); ++other) {
+        if (share_bytes(program_.regions[other], region)) after(regions[other]);
+      }
     }
-    for (const auto& key : touched_storage(in)) after(storage.try_emplace(key, kUntouched).first->second);
+    for (const auto& key : touched_storage(in)) after(storage.try_emplace(key, untouched()).first->second);
+    LastTouch& known = waited[int(in.lane)];
     for (int lane = 0; lane < kLanes; ++lane) {
-      if (lane == int(in.lane) || need[lane] <= waited[int(in.lane)][lane]) continue;
-      waited[int(in.lane)][lane] = need[lane];
-      in.waits.push_back(need[lane]);
+      if (lane == int(in.lane) || need[lane] <= known[lane]) continue;
+      known[lane] = need[lane];
+      if (again && need[lane] >= count) continue;  // found by the first walk
+      (again ? in.carried : in.waits).push_back(need[lane]);
       program_.instructions[need[lane]].signals = true;
     }
-    for (RegionId id : touched_regions(in)) regions[id][int(in.lane)] = i;
-    for (const auto& key : touched_storage(in)) storage[key][int(in.lane)] = i;
+    for (RegionId id : touched_regions(in)) regions[id][int(in.lane)] = n;
+    for (const auto& key : touched_storage(in)) storage[key][int(in.lane)] = n;
   }
 }
 

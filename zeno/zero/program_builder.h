@@ -13,7 +13,7 @@ namespace zeno::zero {
 
 class ProgramBuilder {
  public:
-  RegionId region(Purpose purpose, size_t bytes);
+  RegionId region(Purpose purpose, size_t bytes, Tier tier = Tier::device);
   // Returns the index of the instruction.
   int add(Instruction instruction);
   // Keeps the region alive up to the instruction added last, so that lanes may overlap.
@@ -27,11 +27,14 @@ class ProgramBuilder {
   Program program_;
 };
 
+// May two regions have the same bytes at different times?
+bool share_bytes(const Region& a, const Region& b);
+
 // Regions that an instruction touches.
 std::vector<RegionId> touched_regions(const Instruction& instruction);
 
-// Storage outside regions that an instruction touches: parameters (0) or gradients (1) of a group, and the
-// step's sums (2, 0).
+// Storage outside regions that an instruction touches: parameters (0) or gradients (1) of a group, the
+// step's sums (2, 0), and where a chunk's states are kept (3).
 std::vector<std::pair<int, int>> touched_storage(const Instruction& instruction);
 
 }  // namespace zeno::zero

@@ -18,8 +18,8 @@ class Checker {
   void run() {
     compute_clocks();
     check_placement();
-    check_ordering();
     check_residency();
+    check_ordering();
     if (program_.trains) check_updates();
   }
 
@@ -32,39 +32,52 @@ class Checker {
            describe(program_.instructions[i], units_), what);
   }
 
-  // clock_[i]: what has finished when i starts.
+  int count() const { return int(program_.instructions.size()); }
+  // Instructions are numbered through two runs of the list, one after the other.
+  const Instruction& at(int n) const { return program_.instructions[size_t(n % count())]; }
+
+  // clock_[n]: what has finished when n starts.
   void compute_clocks() {
     std::array<Clock, kLanes> lane_clock;
-    lane_clock.fill(Clock{-1, -1, -1});
-    for (int i = 0; i < int(program_.instructions.size()); ++i) {
-      const Instruction& in = program_.instructions[i];
-      Clock& clock = lane_clock[int(in.lane)];
-      for (int wait : in.waits) {
-        demand(wait < i && program_.instructions[wait].signals, i, "waits for something later or silent");
-        const Clock& theirs = clock_[size_t(wait)];
-        for (int lane = 0; lane < kLanes; ++lane) clock[lane] = std::max(clock[lane], theirs[lane]);
-        int& own = clock[int(program_.instructions[wait].lane)];
+    Clock nothing;
+    nothing.fill(-1);
+    lane_clock.fill(nothing);
+    for (int n = 0; n < 2 * count(); ++n) {
+      const int i = n % count(), run = n - i;
+      Clock& clock = lane_clock[size_t(at(n).lane)];
+      const auto over = [&](int wait) {
+        for (int lane = 0; lane < kLanes; ++lane)
+          clock[size_t(lane)] = std::max(clock[size_t(lane)], clock_[size_t(wait)][size_t(lane)]);
+        int& own = clock[size_t(at(wait).lane)];
         own = std::max(own, wait);
+      };
+      for (int wait : at(n).waits) {
+        demand(wait < i && at(wait).signals, i, "waits for something later or silent");
+        over(run + wait);
+      }
+      for (int wait : at(n).carried) {
+        demand(wait > i && at(wait).signals, i, "carries a wait for something earlier or silent");
+        if (run > 0) over(wait);
       }
       clock_.push_back(clock);
-      clock[int(in.lane)] = i;
+      clock[size_t(at(n).lane)] = n;
     }
   }
 
   bool ordered(int before, int after) const {
-    const Lane lane = program_.instructions[before].lane;
-    return lane == program_.instructions[after].lane || clock_[size_t(after)][int(lane)] >= before;
+    const Lane lane = at(before).lane;
+    return lane == at(after).lane || clock_[size_t(after)][size_t(lane)] >= before;
   }
 
   void check_placement() const {
     for (size_t a = 0; a < program_.regions.size(); ++a) {
       const Region& ra = program_.regions[a];
-      ensure(ra.first >= 0 && ra.offset + ra.bytes <= program_.pool_bytes[int(ra.purpose)],
-             "[program] region {} lies outside its pool or is never used", a);
+      ensure(
+          ra.first >= 0 && ra.offset + ra.bytes <= program_.pool_bytes[size_t(ra.tier)][size_t(ra.purpose)],
+          "[program] region {} lies outside its pool or is never used", a);
       for (size_t b = a + 1; b < program_.regions.size(); ++b) {
         const Region& rb = program_.regions[b];
-        const bool meet = ra.purpose == rb.purpose && ra.first <= rb.last && rb.first <= ra.last &&
-                          ra.offset < rb.offset + rb.bytes && rb.offset < ra.offset + ra.bytes;
+        const bool meet = share_bytes(ra, rb) && ra.first <= rb.last && rb.first <= ra.last;
         ensure(!meet, "[program] regions {} and {} live together and share bytes", a, b);
       }
     }
@@ -73,25 +86,24 @@ class Checker {
   void check_ordering() const {
     std::vector<std::vector<int>> touches(program_.regions.size());
     std::map<std::pair<int, int>, std::vector<int>> storage;
-    for (int i = 0; i < int(program_.instructions.size()); ++i) {
-      for (RegionId id : touched_regions(program_.instructions[i])) touches[size_t(id)].push_back(i);
-      for (const auto& key : touched_storage(program_.instructions[i])) storage[key].push_back(i);
+    for (int n = 0; n < 2 * count(); ++n) {
+      for (RegionId id : touched_regions(at(n))) touches[size_t(id)].push_back(n);
+      for (const auto& key : touched_storage(at(n))) storage[key].push_back(n);
     }
     const auto chain = [&](const std::vector<int>& list) {
       for (size_t n = 1; n < list.size(); ++n)
-        demand(ordered(list[n - 1], list[n]), list[n], "races on memory it shares");
+        demand(ordered(list[n - 1], list[n]), list[n] % count(), "races on memory it shares");
     };
     for (const auto& list : touches) chain(list);
     for (const auto& [key, list] : storage) chain(list);
     for (size_t a = 0; a < touches.size(); ++a) {
       for (size_t b = 0; b < touches.size(); ++b) {
         const Region &before = program_.regions[a], &after = program_.regions[b];
-        const bool reuse = before.purpose == after.purpose && before.last < after.first &&
-                           before.offset < after.offset + after.bytes &&
-                           after.offset < before.offset + before.bytes;
-        if (reuse)
-          demand(ordered(touches[a].back(), touches[b].front()), touches[b].front(),
-                 "reuses bytes too early");
+        if (a == b || !share_bytes(before, after)) continue;
+        // Half of the touches are those of the first run.
+        const int last = touches[a][touches[a].size() / 2 - 1];
+        const int first = before.last < after.first ? touches[b].front() : touches[b][touches[b].size() / 2];
+        demand(ordered(last, first), first % count(), "reuses bytes too early");
       }
     }
   }
@@ -104,18 +116,37 @@ class Checker {
     std::map<RegionId, std::set<int>> filled;  // chunks gathered into a region
     std::map<int, std::set<int>> stored;       // chunks gathered into storage in this step
     std::set<RegionId> decoded;                // regions with parameters that were in NF4
+    std::map<RegionId, std::set<int>> parts;   // chunks read from the disk into a region
+    std::set<RegionId> brought;                // regions with what this rank keeps of a group
     for (int i = 0; i < int(program_.instructions.size()); ++i) {
       const Instruction& in = program_.instructions[i];
+      const auto everything = [&](int group) {
+        return units_.groups[size_t(group)].partition.chunks().size();
+      };
       if (in.op == Op::gather) {
         for (const ChunkRange& range : in.chunks) {
+          demand(in.source != kNoRegion ? brought.count(in.source) > 0
+                                        : !units_.groups[size_t(range.group)].moves,
+                 i, "gathers from parameters that are not there");
           auto& set = range.region == kNoRegion ? stored[range.group] : filled[range.region];
           for (int c = range.first; c < range.first + range.count; ++c) set.insert(c);
         }
       }
+      if (in.op == Op::read && in.moved == Moved::params) {
+        parts[in.target.region].insert(in.chunk);
+        const int all =
+            units_.first_chunk[size_t(in.target.group) + 1] - units_.first_chunk[size_t(in.target.group)];
+        if (int(parts[in.target.region].size()) == all) brought.insert(in.target.region);
+      }
+      if (in.op == Op::fetch && in.moved == Moved::params) {
+        demand(in.source == kNoRegion || brought.count(in.source) > 0, i, "fetches what was not read");
+        brought.insert(in.target.region);
+      }
       if (in.op == Op::decode) {
         const Group& group = units_.groups[in.target.group];
-        demand(in.source != kNoRegion ? filled[in.source].size() == group.partition.chunks().size()
-                                      : stored_whole(group),
+        demand(in.source != kNoRegion
+                   ? filled[in.source].size() == everything(in.target.group) || brought.count(in.source) > 0
+                   : stored_whole(group) && !group.moves,
                i, "decodes parameters that are not gathered");
         decoded.insert(in.target.region);
       }
@@ -127,9 +158,11 @@ class Checker {
           continue;
         }
         if (binding.region != kNoRegion) {
-          demand(filled[binding.region].size() == chunks, i, "uses parameters that are not gathered");
+          demand(filled[binding.region].size() == chunks || brought.count(binding.region) > 0, i,
+                 "uses parameters that are not gathered");
           continue;
         }
+        demand(!group.moves, i, "uses parameters that are on another tier");
         const bool stale = group.trainable && policy_.optimizer == Placement::sharded;
         demand(stored_whole(group), i, "uses parameters that are sharded");
         demand(!stale || stored[binding.group].size() == chunks, i,
@@ -138,22 +171,35 @@ class Checker {
     }
   }
 
+  // Every chunk is updated once, where its states are, and what was brought goes back.
   void check_updates() const {
-    std::vector<int> updates(units_.groups.size(), 0);
+    std::vector<int> updates(units_.chunks.size(), 0);
     std::set<std::pair<int, RegionId>> cleared;
-    for (int i = 0; i < int(program_.instructions.size()); ++i) {
-      const Instruction& in = program_.instructions[i];
+    std::set<RegionId> states, updated;
+    for (int i = 0; i < count(); ++i) {
+      const Instruction& in = program_.instructions[size_t(i)];
+      const bool carries = in.moved == Moved::states;
       if (in.op == Op::zero_grads) cleared.insert({in.target.group, in.target.region});
-      if (in.op == Op::update) ++updates[size_t(in.target.group)];
+      if (carries && (in.op == Op::read || in.op == Op::fetch)) states.insert(in.target.region);
+      if (carries && (in.op == Op::store || in.op == Op::write))
+        demand(updated.erase(in.source) == 1, i, "sends back states that were not updated");
+      if (carries && in.op == Op::store && in.target.region != kNoRegion) updated.insert(in.target.region);
+      if (in.op == Op::update) {
+        ++updates[size_t(in.chunk)];
+        demand(units_.chunks[size_t(in.chunk)].moves ? states.count(in.states) > 0 : in.states == kNoRegion,
+               i, "updates states that are not there");
+        if (in.states != kNoRegion) updated.insert(in.states);
+      }
       for (const Binding& binding : in.grads) {
         if (binding.fresh) cleared.insert({binding.group, binding.region});
         demand(cleared.count({binding.group, binding.region}) > 0, i,
                "adds to gradients that were not cleared");
       }
     }
-    for (size_t g = 0; g < updates.size(); ++g) {
-      ensure(updates[g] == int(units_.groups[g].trainable), "[program] group {} is updated {} times", g,
-             updates[g]);
+    ensure(updated.empty(), "[program] states of {} chunks do not go back", updated.size());
+    for (size_t c = 0; c < updates.size(); ++c) {
+      ensure(updates[c] == int(units_.groups[size_t(units_.chunks[c].group)].trainable),
+             "[program] chunk {} is updated {} times", c, updates[c]);
     }
   }
 

@@ -3,8 +3,10 @@
 #include <map>
 #include <utility>
 
+#include "zeno/base/file.h"
 #include "zeno/base/math.h"
 #include "zeno/zero/gradient_plan.h"
+#include "zeno/zero/optimizer_plan.h"
 #include "zeno/zero/program.h"
 #include "zeno/zero/program_builder.h"
 #include "zeno/zero/residency.h"
@@ -22,6 +24,7 @@ class Compiler {
         steps_(trains ? make_schedule(input, segments_) : make_evaluation_schedule(input)),
         residency_(plan_residency(input, steps_)),
         gradients_(input, steps_, builder_),
+        optimizer_(input, builder_),
         resident_(input.units.groups.size(), kNoRegion),
         segment_of_(input.model.layers.size()) {
     for (int s = 0; s < int(segments_.size()); ++s) {
@@ -30,6 +33,8 @@ class Compiler {
   }
 
   Program run() {
+    builder_.add({.op = Op::start});
+    if (trains_) optimizer_.bring_ahead();
     for (int s = 0; s < int(steps_.size()); ++s) {
       issue_gathers(s);
       emit(s);
@@ -48,28 +53,64 @@ class Compiler {
     for (; next_gather_ < residency_.size() && residency_[next_gather_].issue <= s; ++next_gather_) {
       const Residency& r = residency_[next_gather_];
       const Group& group = input_.units.groups[r.group];
-      RegionId region = kNoRegion;
+      const RegionId kept = group.moves ? bring_params(r.group) : kNoRegion;
+      RegionId region = kept;
       if (r.gather == Gather::into_region) {
         region =
             builder_.region(Purpose::gathered, group.stored_bytes(group.padded(), input_.policy.compute));
       }
       upcoming_[{r.group, r.first}] = region;
-      if (r.gather == Gather::none) continue;
-      const auto& chunks = group.partition.chunks();
-      for (int c = 0; c < int(chunks.size());) {
-        ChunkRange range{r.group, c, 0, region, false};
-        int64_t elements = 0;
-        do {
-          elements += chunks[c++].piece * input_.world;
-          ++range.count;
-        } while (c < int(chunks.size()) &&
-                 elements + chunks[c].piece * input_.world <= input_.policy.gather_bucket);
-        Instruction in{.op = Op::gather, .layer = group.unit, .micro_batch = steps_[r.first].micro_batch};
-        in.lane = input_.policy.overlap ? Lane::gather : Lane::compute;
-        in.chunks = {range};
+      if (r.gather != Gather::none) gather(r, region, kept);
+    }
+  }
+
+  void gather(const Residency& r, RegionId region, RegionId kept) {
+    const Group& group = input_.units.groups[r.group];
+    const auto& chunks = group.partition.chunks();
+    for (int c = 0; c < int(chunks.size());) {
+      ChunkRange range{r.group, c, 0, region, false};
+      int64_t elements = 0;
+      do {
+        elements += chunks[c++].piece * input_.world;
+        ++range.count;
+      } while (c < int(chunks.size()) &&
+               elements + chunks[c].piece * input_.world <= input_.policy.gather_bucket);
+      Instruction in{.op = Op::gather, .layer = group.unit, .micro_batch = steps_[r.first].micro_batch};
+      in.lane = gather_lane();
+      in.chunks = {range};
+      in.source = kept;
+      builder_.add(std::move(in));
+    }
+  }
+
+  Lane gather_lane() const { return input_.policy.overlap ? Lane::gather : Lane::compute; }
+
+  // What this rank keeps of a group's parameters, from the disk or the host to where it can be used.
+  RegionId bring_params(int g) {
+    const Group& group = input_.units.groups[g];
+    const int64_t kept =
+        group.partition.padded() / (input_.policy.params == Placement::sharded ? input_.world : 1);
+    const size_t bytes = group.stored_bytes(kept, input_.policy.compute);
+    RegionId region = kNoRegion;
+    if (group.tier == Tier::disk) {
+      // Extents are whole pages: the last one reaches past its end.
+      region = builder_.region(Purpose::staging, round_up(bytes, kDirectAlign) + kDirectAlign, Tier::host);
+      for (int c = input_.units.first_chunk[g]; c < input_.units.first_chunk[g + 1]; ++c) {
+        Instruction in{.op = Op::read, .lane = Lane::read, .layer = group.unit};
+        in.moved = Moved::params;
+        in.chunk = c;
+        in.target = {g, region};
         builder_.add(std::move(in));
       }
     }
+    if (!input_.policy.offload.far_host) return region;
+    Instruction in{.op = Op::fetch, .lane = gather_lane(), .layer = group.unit};
+    in.moved = Moved::params;
+    in.source = region;
+    in.target = {g, builder_.region(Purpose::gathered, bytes)};
+    region = in.target.region;
+    builder_.add(std::move(in));
+    return region;
   }
 
   // Right before its use: the gathered cells are small and come ahead, the decoded weights are large.
@@ -162,18 +203,19 @@ class Compiler {
 
   void finish_step() {
     builder_.add({.op = Op::sum_losses, .layer = input_.units.loss_layer()});
-    if (trains_) each_trainable(Op::scan);
+    if (trains_) scan_gradients();
     Instruction norm{.op = Op::norm, .layer = input_.units.loss_layer()};
     // The step ends on the compute lane; where updates follow, other work can go on meanwhile.
     norm.lane = trains_ && input_.world > 1 && input_.policy.overlap ? Lane::reduce : Lane::compute;
     builder_.add(std::move(norm));
-    if (trains_) each_trainable(Op::update);
+    if (trains_) optimizer_.update_all();
+    builder_.add({.op = Op::finish, .layer = input_.units.loss_layer()});
   }
 
-  void each_trainable(Op op) {
+  void scan_gradients() {
     for (int g = 0; g < int(input_.units.groups.size()); ++g) {
       if (!input_.units.groups[g].trainable) continue;
-      Instruction in{.op = op, .layer = input_.units.groups[g].unit};
+      Instruction in{.op = Op::scan, .layer = input_.units.groups[g].unit};
       in.target = {g, kNoRegion};
       builder_.add(std::move(in));
     }
@@ -186,6 +228,7 @@ class Compiler {
   std::vector<Residency> residency_;
   ProgramBuilder builder_;
   GradientPlan gradients_;
+  OptimizerPlan optimizer_;
   size_t next_gather_ = 0;
   // (group, first step) → where its gather goes, or its storage
   std::map<std::pair<int, int>, RegionId> upcoming_;

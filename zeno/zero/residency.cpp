@@ -17,7 +17,7 @@ Gather gather_of(const CompileInput& input, const Group& group) {
 int64_t distance(const std::vector<Residency>& intervals, const UnitTable& units, int from, int to) {
   int64_t sum = 0;
   for (const Residency& r : intervals) {
-    if (r.gather == Gather::into_region && r.first > from && r.first < to)
+    if (r.gather != Gather::into_storage && r.first > from && r.first < to)
       sum += units.groups[r.group].padded();
   }
   return sum;
@@ -31,7 +31,7 @@ void join_close(std::vector<Residency>& intervals, const CompileInput& input) {
   for (const Residency& r : all) {
     auto before =
         std::find_if(joined.rbegin(), joined.rend(), [&](const Residency& j) { return j.group == r.group; });
-    if (r.gather == Gather::into_region && before != joined.rend() &&
+    if (r.gather != Gather::into_storage && before != joined.rend() &&
         distance(all, input.units, before->last, r.first) <= input.policy.reuse_distance) {
       before->last = r.last;
     } else {
@@ -44,7 +44,8 @@ void join_close(std::vector<Residency>& intervals, const CompileInput& input) {
 // Moves gathers ahead of their use, in order, while what is ahead fits the prefetch budget.
 void prefetch(std::vector<Residency>& intervals, const CompileInput& input, int steps) {
   const auto size_of_gather = [&](const Residency& r) {
-    return r.gather == Gather::none ? 0 : input.units.groups[r.group].padded();
+    const Group& group = input.units.groups[r.group];
+    return r.gather == Gather::none && !group.moves ? 0 : group.padded();
   };
   size_t next = 0;
   for (int step = 0; step < steps; ++step) {
@@ -53,7 +54,7 @@ void prefetch(std::vector<Residency>& intervals, const CompileInput& input, int 
       const Residency& r = intervals[i];
       const int64_t size = size_of_gather(r);
       if (r.first > step) ahead += size;
-      if (r.last >= step && r.gather == Gather::into_region) live += size;
+      if (r.last >= step && r.gather != Gather::into_storage) live += size;
     }
     for (; next < intervals.size(); ++next) {
       Residency& r = intervals[next];
@@ -62,7 +63,7 @@ void prefetch(std::vector<Residency>& intervals, const CompileInput& input, int 
       if (r.first > step && !fits) break;
       r.issue = step;
       if (r.first > step) ahead += size;
-      if (r.gather == Gather::into_region) live += size;
+      if (r.gather != Gather::into_storage) live += size;
     }
     if (next == intervals.size()) break;
   }
@@ -81,7 +82,7 @@ std::vector<Residency> plan_residency(const CompileInput& input, const std::vect
   for (int s = 0; s < int(steps.size()); ++s) {
     for (int g : param_groups(input, steps[s])) {
       const Gather gather = gather_of(input, input.units.groups[g]);
-      if (gather == Gather::none && !input.units.groups[g].nf4) continue;
+      if (gather == Gather::none && !input.units.groups[g].nf4 && !input.units.groups[g].moves) continue;
       const bool same = open[g] >= 0 && (gather == Gather::into_storage ||
                                          steps[intervals[open[g]].last].phase == steps[s].phase);
       if (same) {

@@ -1,4 +1,5 @@
-// When sharded parameters are gathered and released, and parameters in NF4 decoded. An interval says: the
+// When sharded parameters are gathered and released, parameters of other tiers brought to the device, and
+// parameters in NF4 decoded. An interval says: the
 // group is resident from its first to its last compute step, and its gather is issued before step `issue`
 // (ahead of `first` by what prefetch allows).
 #pragma once
@@ -10,7 +11,7 @@
 namespace zeno::zero {
 
 enum class Gather {
-  none,          // all of it is here, and only decoded
+  none,          // all of it is this rank's: only brought, or decoded
   into_region,   // for this interval
   into_storage,  // once per step into the group's own storage, and kept
 };

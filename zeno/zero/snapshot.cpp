@@ -1,69 +1,139 @@
 #include "zeno/zero/snapshot.h"
 
 #include <algorithm>
+#include <cstring>
 
+#include "zeno/base/error.h"
+#include "zeno/base/math.h"
 #include "zeno/device/copy.h"
 
 namespace zeno::zero {
 
-Snapshot::Snapshot(const UnitTable& units, const StateStore& store, int rank, int64_t most)
-    : units_(units), store_(store) {
+Snapshot::Snapshot(const UnitTable& units, const StateStore& store, int rank, int64_t most, Mode mode)
+    : units_(units), store_(store), mode_(mode) {
   for (int param = 0; param < int(units.params.size()); ++param) {
-    if (!units.params[param].trainable) continue;
-    for (State state : {State::master, State::first_moment, State::second_moment}) {
-      if (store.exists(state, units.places[param].group)) add(state, param, rank, most);
-    }
+    if (units.params[size_t(param)].trainable) add(param, rank, most);
   }
 }
 
-void Snapshot::add(State state, int param, int rank, int64_t most) {
-  const ParamPlace place = units_.places[param];
-  const Group& group = units_.groups[place.group];
-  const int64_t offset = group.layout.tensors()[place.tensor].offset;
-  const int64_t end = offset + units_.params[param].count();
+// The states of a stretch lie together: on a disk they are one extent.
+void Snapshot::add(int param, int rank, int64_t most) {
+  const ParamPlace place = units_.places[size_t(param)];
+  const Group& group = units_.groups[size_t(place.group)];
+  const int64_t offset = group.layout.tensors()[size_t(place.tensor)].offset;
+  const int64_t end = offset + units_.params[size_t(param)].count();
   for (const Partition::Piece& run : group.partition.pieces(rank, offset, end)) {
     for (int64_t done = 0; done < run.count;) {
       const int64_t begin = run.full + done - offset;
       const int64_t count = std::min(run.count - done, most - begin % most);
-      const size_t bytes = size_t(count) * size_of(store_.dtype(state));
-      pieces_.push_back({state, param, begin, count});
-      places_.push_back({place.group, {run.full + done, run.shard + done, count}, size_, bytes});
-      size_ += bytes;
+      for (State state : kOptimizerStates) {
+        if (!store_.exists(state, place.group)) continue;
+        const size_t bytes = size_t(count) * size_of(store_.dtype(state));
+        pieces_.push_back({state, param, begin, count});
+        places_.push_back({place.group, {run.full + done, run.shard + done, count}, size_, bytes});
+        size_ += bytes;
+      }
       done += count;
     }
   }
 }
 
+size_t Snapshot::staging_bytes() const {
+  return mode_ == Mode::copied ? size_ : 2 * kPart + store_.largest_extent(StateStore::OnDisk::states);
+}
+
 void Snapshot::book(Ledger& ledger, int copies) const {
-  ledger.book(Tier::host, Purpose::staging, size_ * size_t(1 + copies));
+  ledger.book(Tier::host, Purpose::staging, staging_bytes() + size_ * size_t(copies));
 }
 
 void Snapshot::allocate(Ledger& ledger, Device device) {
-  buffer_ = Buffer(ledger, Tier::host, Purpose::staging, size_,
+  buffer_ = Buffer(ledger, Tier::host, Purpose::staging, staging_bytes(),
                    [device](size_t bytes) { return allocate_pinned(device, bytes); });
+  if (mode_ == Mode::streamed) reads_.emplace(StreamOptions{.device = device, .name = "snapshot reads"});
 }
 
 void Snapshot::copy(StreamRef stream) {
-  constexpr size_t kPart = size_t(32) << 20;
-  parts_.clear();
+  if (mode_ == Mode::streamed) {
+    extent_chunk_ = -1;
+    released_ = false;
+    begun_.record(stream);
+    return stream.launch([this](Workers&) {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return released_; });
+    });
+  }
+  constexpr size_t kAtOnce = size_t(32) << 20;
+  copied_.clear();
   size_t begin = 0;
   for (size_t i = 0; i < pieces_.size(); ++i) {
     const Place& place = places_[i];
-    copy_async(stream, buffer_.data() + place.offset, store_.at(pieces_[i].state, place.group, place.piece),
-               place.bytes);
+    std::byte* to = buffer_.data() + place.offset;
+    for (const StateStore::Stretch& stretch : store_.stretches(pieces_[i].state, place.group, place.piece)) {
+      copy_async(stream, to, stretch.data, stretch.bytes);
+      to += stretch.bytes;
+    }
     const size_t end = place.offset + place.bytes;
-    if (end - begin < kPart && i + 1 < pieces_.size()) continue;
-    parts_.push_back({end, {}});
-    parts_.back().copied.record(stream);
+    if (end - begin < kAtOnce && i + 1 < pieces_.size()) continue;
+    copied_.push_back({end, {}});
+    copied_.back().done.record(stream);
     begin = end;
   }
 }
 
-void Snapshot::wait(size_t bytes) const {
-  for (const Part& part : parts_) {
-    if (part.end < bytes) continue;
-    return part.copied.synchronize();
+void Snapshot::release() {
+  {
+    const std::scoped_lock lock(mutex_);
+    released_ = true;
   }
+  changed_.notify_all();
+}
+
+std::span<const std::byte> Snapshot::part(size_t begin, size_t end) {
+  ensure(end - begin <= kPart, "[snapshot] a part of {} bytes", end - begin);
+  if (mode_ == Mode::copied) {
+    const auto copied = std::ranges::find_if(copied_, [&](const Copied& c) { return c.end >= end; });
+    if (copied != copied_.end()) copied->done.synchronize();
+    return {buffer_.data() + begin, end - begin};
+  }
+  begun_.synchronize();
+  std::byte* const room = buffer_.data() + turn_++ % 2 * kPart;
+  size_t i = size_t(std::ranges::upper_bound(places_, begin, {}, &Place::offset) - places_.begin()) - 1;
+  for (size_t at = begin; at < end; ++i) {
+    const size_t skip = at - places_[i].offset, bytes = std::min(places_[i].bytes - skip, end - at);
+    read(i, skip, {room + (at - begin), bytes});
+    at += bytes;
+  }
+  reads_->synchronize();
+  return {room, end - begin};
+}
+
+// A stretch of a piece, from wherever it is kept.
+void Snapshot::read(size_t i, size_t skip, std::span<std::byte> out) {
+  const Place& place = places_[i];
+  const State state = pieces_[i].state;
+  const int64_t size = int64_t(size_of(store_.dtype(state))), first = int64_t(skip) / size;
+  const Partition::Piece piece{place.piece.full + first, place.piece.shard + first,
+                               int64_t(out.size()) / size};
+  std::byte* to = out.data();
+  for (const StateStore::Stretch& stretch : store_.stretches(state, place.group, piece)) {
+    if (stretch.tier == Tier::device) {
+      copy_async(*reads_, to, stretch.data, stretch.bytes);
+    } else {
+      const std::byte* from =
+          stretch.tier == Tier::disk ? extent(stretch.chunk) + stretch.offset : stretch.data;
+      std::memcpy(to, from, stretch.bytes);
+    }
+    to += stretch.bytes;
+  }
+}
+
+const std::byte* Snapshot::extent(int chunk) {
+  std::byte* const room = buffer_.data() + 2 * kPart;
+  if (chunk == extent_chunk_) return room;
+  extent_chunk_ = -1;
+  store_.read_extent(StateStore::OnDisk::states, chunk, room);
+  extent_chunk_ = chunk;
+  return room;
 }
 
 }  // namespace zeno::zero

@@ -1,12 +1,18 @@
-// A copy of one rank's masters and moments in host memory, so that they can be written to disk while training
-// goes on. Every element of the trainable state is in the snapshot of exactly one rank, whatever the
-// sharding: where all ranks keep everything, each takes its part.
+// One rank's masters and moments as they are after a step, as one image for whoever writes them away. Every
+// element of the trainable state is in the snapshot of exactly one rank, whatever the sharding: where all
+// ranks keep everything, each takes its part.
 //
-// Owns its memory, booked as host staging. copy() is async; whoever changes the state next must wait for it.
-// Thread rule: one thread, except wait() and bytes(), which any thread may call after copy().
+// The image is a copy in host memory, taken at once, so that training can go on; or, where host memory and
+// disks hold the states already, it is read from there piece by piece as it is written, and the next update
+// waits until release(). Owns its memory, booked as host staging. copy() is async; whoever changes the state
+// next must wait for it. Thread rule: one thread, except part() and release(), which one other thread may
+// call after copy().
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -17,6 +23,7 @@ namespace zeno::zero {
 
 class Snapshot {
  public:
+  enum class Mode { copied, streamed };
   // A run of elements of one state of a parameter.
   struct Piece {
     State state = State::master;
@@ -25,40 +32,53 @@ class Snapshot {
   };
 
   // Pieces of at most `most` elements, which end at multiples of `most` in their parameter.
-  Snapshot(const UnitTable& units, const StateStore& store, int rank, int64_t most);
+  Snapshot(const UnitTable& units, const StateStore& store, int rank, int64_t most, Mode mode);
 
   const std::vector<Piece>& pieces() const { return pieces_; }
-  size_t size() const { return size_; }
+  size_t size() const { return size_; }  // of the image
 
   // With room for `copies` more, which somebody else keeps.
   void book(Ledger& ledger, int copies = 0) const;
   void allocate(Ledger& ledger, Device device);
-  // After everything queued on `stream`.
+  // After everything queued on `stream`. Streamed: the stream goes on after release().
   void copy(StreamRef stream);
-  // Returns when the first `bytes` are copied: whoever writes them away can follow the copy.
-  void wait(size_t bytes) const;
-  // All pieces, one behind the other.
-  std::span<const std::byte> bytes() const { return {buffer_.data(), size_}; }
+  // Bytes [begin, end) of the image, at most kPart of them, in order of calls; blocks until they are there.
+  // They stay until the call after the next. Aligned to kDirectAlign when `begin` is.
+  static constexpr size_t kPart = size_t(8) << 20;
+  std::span<const std::byte> part(size_t begin, size_t end);
+  // Nobody needs the image any more; may be called twice.
+  void release();
 
  private:
   struct Place {
     int group = 0;
     Partition::Piece piece;
-    size_t offset = 0, bytes = 0;  // in the buffer
+    size_t offset = 0, bytes = 0;  // in the image
   };
-  void add(State state, int param, int rank, int64_t most);
+  void add(int param, int rank, int64_t most);
+  size_t staging_bytes() const;
+  void read(size_t place, size_t skip, std::span<std::byte> out);
+  const std::byte* extent(int chunk);
 
   const UnitTable& units_;
   const StateStore& store_;
+  Mode mode_;
   std::vector<Piece> pieces_;
   std::vector<Place> places_;
   size_t size_ = 0;
-  Buffer buffer_;
-  struct Part {
+  Buffer buffer_;  // the image, or two parts of it and an extent of the disk
+  struct Copied {
     size_t end = 0;  // bytes
-    Event copied;
+    Event done;
   };
-  std::vector<Part> parts_;
+  std::vector<Copied> copied_;
+  Event begun_;            // streamed: the state is that of the snapshot
+  int extent_chunk_ = -1;  // the chunk whose states are in memory
+  std::optional<Stream> reads_;
+  size_t turn_ = 0;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool released_ = true;
 };
 
 }  // namespace zeno::zero

@@ -1,14 +1,23 @@
 #include "zeno/zero/state_store.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
 #include "zeno/base/error.h"
 #include "zeno/base/math.h"
 #include "zeno/device/copy.h"
+#include "zeno/device/device.h"
 
 namespace zeno::zero {
 namespace {
 
 constexpr std::array kAllStates{State::param, State::grad, State::master, State::first_moment,
                                 State::second_moment};
+// Cells leave an odd end; what follows them starts as well aligned as elsewhere.
+constexpr size_t kSlotAlign = 128;
 
 Purpose purpose_of(State state) {
   switch (state) {
@@ -31,29 +40,71 @@ StateStore::StateStore(const UnitTable& units, const Policy& policy, int rank)
          "[state] sharded parameters need a sharded optimizer");
   const bool shard_optimizer = policy.optimizer == Placement::sharded;
   for (auto& slots : slots_) slots.resize(units.groups.size());
+  for (auto& offsets : offsets_) offsets.resize(units.chunks.size());
+  for (auto& extents : extents_) extents.resize(units.chunks.size(), kNone);
   for (int g = 0; g < int(units.groups.size()); ++g) {
     const Group& group = units.groups[g];
-    const bool params_whole = policy.params == Placement::replicated || group.persistent;
-    add_slot(State::param, g, params_whole);
     owned_.push_back(shard_optimizer ? group.partition.pieces(rank)
                                      : std::vector<Partition::Piece>{{0, 0, group.layout.size()}});
-    if (!group.trainable) continue;
-    add_slot(State::grad, g, policy.grads == Placement::replicated || group.sparse);
-    if (policy.compute != policy.states) add_slot(State::master, g, !shard_optimizer);
-    if (policy.moments_first) add_slot(State::first_moment, g, !shard_optimizer);
-    if (policy.moments_second) add_slot(State::second_moment, g, !shard_optimizer);
-    if (policy.compute == policy.states) slots_[int(State::master)][g] = slot(State::param, g);
+    place_group(g, shard_optimizer);
   }
+  for (int c = 0; c < int(units.chunks.size()); ++c) place_chunk(c);
 }
 
-void StateStore::add_slot(State state, int group, bool whole) {
-  const Partition& partition = units_.groups[group].partition;
-  const int64_t count = whole ? partition.padded() : partition.shard();
-  // Cells leave an odd end; what follows them starts as well aligned as elsewhere.
-  constexpr size_t kSlotAlign = 128;
-  const size_t bytes = round_up(bytes_of(state, group, count), kSlotAlign);
-  slots_[int(state)][group] = {bytes_[int(state)], bytes, whole};
-  bytes_[int(state)] += bytes;
+void StateStore::place_group(int g, bool shard_optimizer) {
+  const Group& group = units_.groups[g];
+  const auto slot_of = [&](State state, bool whole) -> Slot& {
+    return slots_[size_t(state)][size_t(g)] = {0, true, whole};
+  };
+  const auto bytes = [&](State state, bool whole) {
+    return bytes_of(state, g, whole ? group.padded() : group.partition.shard());
+  };
+  const bool params_whole = policy_.params == Placement::replicated || group.persistent;
+  Slot& params = slot_of(State::param, params_whole);
+  if (group.tier != Tier::disk)
+    params.offset = take(group.tier, State::param, bytes(State::param, params_whole));
+  if (!group.trainable) return;
+  const bool grads_whole = policy_.grads == Placement::replicated || group.sparse;
+  slot_of(State::grad, grads_whole).offset = take(Tier::device, State::grad, bytes(State::grad, grads_whole));
+  slot_of(State::master, aliased(g) ? params_whole : !shard_optimizer);
+  if (policy_.moments_first) slot_of(State::first_moment, !shard_optimizer);
+  if (policy_.moments_second) slot_of(State::second_moment, !shard_optimizer);
+}
+
+void StateStore::place_chunk(int c) {
+  const StateChunk& chunk = units_.chunks[size_t(c)];
+  const auto add_extent = [&](OnDisk what) {
+    extent_of(what, c) = written_.size();
+    written_.push_back(0);
+  };
+  if (units_.groups[chunk.group].tier == Tier::disk) {
+    add_extent(OnDisk::params);
+    take(Tier::disk, State::param, extent_bytes(OnDisk::params, c));
+  }
+  size_t block = 0;
+  for (State state : kOptimizerStates) {
+    if (!in_block(state, c)) continue;
+    const size_t bytes = bytes_of(state, chunk.group, chunk.count);
+    offset_of(state, c) = take(chunk.tier, state, bytes);
+    block += round_up(bytes, kSlotAlign);
+  }
+  if (chunk.tier != Tier::disk || block == 0) return;
+  add_extent(OnDisk::states);
+  // An extent is whole pages.
+  take(Tier::disk, State::master, extent_bytes(OnDisk::states, c) - block);
+}
+
+// Returns where the bytes begin in the buffer of their tier.
+size_t StateStore::take(Tier tier, State state, size_t bytes) {
+  size_t& total = bytes_[size_t(tier)][size_t(state)];
+  const size_t offset = total;
+  total += round_up(bytes, kSlotAlign);
+  return offset;
+}
+
+// Masters and parameters are the same thing where neither has to be brought to the other.
+bool StateStore::aliased(int group) const {
+  return policy_.compute == policy_.states && !units_.groups[group].moves;
 }
 
 size_t StateStore::bytes_of(State state, int group, int64_t elements) const {
@@ -66,38 +117,227 @@ DType StateStore::dtype(State state) const {
   return state == State::grad ? policy_.grad : policy_.states;
 }
 
-void StateStore::book(Ledger& ledger) const {
-  for (State state : kAllStates) {
-    ledger.book(Tier::device, purpose_of(state), bytes_[int(state)]);
-  }
+bool StateStore::in_block(State state, int chunk) const {
+  const int group = units_.chunks[size_t(chunk)].group;
+  return exists(state, group) && !(state == State::master && aliased(group));
 }
 
-void StateStore::allocate(Ledger& ledger, const Allocator& allocator, StreamRef stream) {
-  for (State state : kAllStates) {
-    buffers_[int(state)] = Buffer(ledger, Tier::device, purpose_of(state), bytes_[int(state)], allocator);
+size_t StateStore::block_offset(State state, int chunk) const {
+  size_t offset = 0;
+  for (State before : kOptimizerStates) {
+    if (before == state) break;
+    if (in_block(before, chunk))
+      offset +=
+          round_up(bytes_of(before, units_.chunks[size_t(chunk)].group, units_.chunks[size_t(chunk)].count),
+                   kSlotAlign);
   }
+  return offset;
+}
+
+size_t StateStore::block_bytes(int chunk) const {
+  const StateChunk& c = units_.chunks[size_t(chunk)];
+  size_t bytes = 0;
+  for (State state : kOptimizerStates)
+    if (in_block(state, chunk)) bytes += round_up(bytes_of(state, c.group, c.count), kSlotAlign);
+  return bytes;
+}
+
+size_t StateStore::extent_bytes(OnDisk what, int chunk) const {
+  const StateChunk& c = units_.chunks[size_t(chunk)];
+  return round_up(what == OnDisk::states ? block_bytes(chunk) : bytes_of(State::param, c.group, c.count),
+                  kDirectAlign);
+}
+
+size_t StateStore::largest_extent(OnDisk what) const {
+  size_t most = 0;
+  for (int c = 0; c < int(units_.chunks.size()); ++c) {
+    if (extent_of(what, c) != kNone) most = std::max(most, extent_bytes(what, c));
+  }
+  return most;
+}
+
+void StateStore::book(Ledger& ledger) const {
+  for (Tier tier : kTiers) {
+    for (State state : kAllStates) ledger.book(tier, purpose_of(state), bytes_[size_t(tier)][size_t(state)]);
+  }
+  for (OnDisk what : kOnDisk) ledger.book(Tier::host, Purpose::staging, largest_extent(what));
+}
+
+void StateStore::allocate(Ledger& ledger, const Allocators& allocators, const DiskOptions& disk,
+                          StreamRef stream) {
+  for (State state : kAllStates) {
+    const auto bytes = [&](Tier tier) { return bytes_[size_t(tier)][size_t(state)]; };
+    device_[size_t(state)] =
+        Buffer(ledger, Tier::device, purpose_of(state), bytes(Tier::device), allocators.device);
+    host_[size_t(state)] = Buffer(ledger, Tier::host, purpose_of(state), bytes(Tier::host), allocators.host);
+    ledger.take(Tier::disk, purpose_of(state), bytes(Tier::disk));
+  }
+  for (OnDisk what : kOnDisk)
+    cached_[size_t(what)].buffer = Buffer(ledger, Tier::host, Purpose::staging, largest_extent(what));
+  if (!written_.empty()) create_disk(disk);
   clear(stream);
 }
 
-void StateStore::clear(StreamRef stream) const {
-  for_buffers([&](const Buffer& buffer) { fill_zero_async(stream, buffer.data(), buffer.bytes()); });
+void StateStore::create_disk(const DiskOptions& options) {
+  disk_ = std::make_unique<DiskStore>(options);
+  std::vector<std::pair<OnDisk, int>> owner(written_.size());
+  for (OnDisk what : kOnDisk) {
+    for (int c = 0; c < int(units_.chunks.size()); ++c)
+      if (extent_of(what, c) != kNone) owner[extent_of(what, c)] = {what, c};
+  }
+  for (const auto& [what, c] : owner) {
+    const StateChunk& chunk = units_.chunks[size_t(c)];
+    disk_->add(
+        extent_bytes(what, c),
+        fmt::format("{} of {}, elements {} to {}", what == OnDisk::states ? "optimizer states" : "parameters",
+                    units_.unit_names[size_t(units_.groups[size_t(chunk.group)].unit)], chunk.begin,
+                    chunk.begin + chunk.count));
+  }
+  disk_->create();
+}
+
+void StateStore::clear(StreamRef stream) {
+  for (const Buffer& buffer : device_) fill_zero_async(stream, buffer.data(), buffer.bytes());
+  const Stream host({.device = {}, .name = "clear", .threads = available_cores()});
+  for (const Buffer& buffer : host_) fill_zero_async(host, buffer.data(), buffer.bytes());
   stream.synchronize();
+  host.synchronize();
+  std::fill(written_.begin(), written_.end(), char(0));
+  for (Cached& cached : cached_) cached.chunk = -1;
 }
 
 std::byte* StateStore::data(State state, int group) const {
-  const bool alias = state == State::master && policy_.compute == policy_.states;
-  const Buffer& buffer = buffers_[int(alias ? State::param : state)];
-  return buffer.data() + slot(state, group).offset;
+  const bool on_host = state == State::param && units_.groups[group].tier == Tier::host;
+  return (on_host ? host_ : device_)[size_t(state)].data() + slot(state, group).offset;
+}
+
+std::byte* StateStore::home(State state, int chunk) const {
+  const bool on_host = units_.chunks[size_t(chunk)].tier == Tier::host;
+  return (on_host ? host_ : device_)[size_t(state)].data() + offsets_[size_t(state)][size_t(chunk)];
+}
+
+std::vector<std::pair<int, Partition::Piece>> StateStore::by_chunk(State state, int group,
+                                                                   const Partition::Piece& piece) const {
+  std::vector<std::pair<int, Partition::Piece>> parts;
+  const int first = units_.first_chunk[size_t(group)];
+  const int64_t most = units_.chunks[size_t(first)].count;  // of all chunks but the last
+  const int64_t begin = whole(state, group) ? piece.full : piece.shard;
+  for (int64_t done = 0; done < piece.count;) {
+    const int64_t index = begin + done;
+    const int64_t count = std::min(piece.count - done, most - index % most);
+    parts.emplace_back(first + int(index / most),
+                       Partition::Piece{piece.full + done, piece.shard + done, count});
+    done += count;
+  }
+  return parts;
 }
 
 std::byte* StateStore::at(State state, int group, const Partition::Piece& piece) const {
-  const int64_t index = slot(state, group).whole ? piece.full : piece.shard;
-  return data(state, group) + bytes_of(state, group, index);
+  const bool as_param = state == State::master && aliased(group);
+  const State kept = as_param ? State::param : state;
+  const int64_t index = whole(kept, group) ? piece.full : piece.shard;
+  if (kept == State::param || kept == State::grad) return data(kept, group) + bytes_of(kept, group, index);
+  const auto parts = by_chunk(kept, group, piece);
+  ensure(parts.size() <= 1, "[state] a piece of {} elements lies in {} chunks", piece.count, parts.size());
+  const int chunk = parts.empty() ? units_.first_chunk[size_t(group)] : parts.front().first;
+  return home(kept, chunk) + bytes_of(kept, group, index - units_.chunks[size_t(chunk)].begin);
+}
+
+void StateStore::read_extent(OnDisk what, int chunk, std::byte* to) const {
+  const size_t extent = extent_of(what, chunk);
+  const size_t bytes = extent_bytes(what, chunk);
+  const std::scoped_lock lock(reading_);
+  if (written_[extent]) {
+    disk_->read(int(extent), {to, bytes});
+  } else {
+    std::memset(to, 0, bytes);
+  }
+}
+
+void StateStore::write_extent(OnDisk what, int chunk, const std::byte* from) const {
+  const size_t extent = extent_of(what, chunk);
+  disk_->write(int(extent), {from, extent_bytes(what, chunk)});
+  written_[extent] = 1;
+}
+
+std::byte* StateStore::cached(OnDisk what, int chunk) {
+  Cached& cached = cached_[size_t(what)];
+  if (cached.chunk == chunk) return cached.buffer.data();
+  flush(what);
+  read_extent(what, chunk, cached.buffer.data());
+  cached.chunk = chunk;
+  return cached.buffer.data();
+}
+
+void StateStore::flush(OnDisk what) {
+  Cached& cached = cached_[size_t(what)];
+  const int chunk = std::exchange(cached.chunk, -1);
+  const bool dirty = std::exchange(cached.dirty, false);
+  if (chunk >= 0 && dirty) write_extent(what, chunk, cached.buffer.data());
+}
+
+void StateStore::flush() {
+  for (OnDisk what : kOnDisk) flush(what);
+}
+
+std::vector<StateStore::Stretch> StateStore::stretches(State state, int group,
+                                                       const Partition::Piece& piece) const {
+  const State kept = state == State::master && aliased(group) ? State::param : state;
+  const Tier tier = kept == State::param ? units_.groups[size_t(group)].tier : Tier::device;
+  if (kept == State::grad || (kept == State::param && tier != Tier::disk))
+    return {{tier, at(kept, group, piece), bytes_of(kept, group, piece.count)}};
+  std::vector<Stretch> result;
+  for (const auto& [c, part] : by_chunk(kept, group, piece)) {
+    const StateChunk& chunk = units_.chunks[size_t(c)];
+    Stretch stretch{kept == State::param ? tier : chunk.tier, nullptr, bytes_of(kept, group, part.count), c};
+    const int64_t index = (whole(kept, group) ? part.full : part.shard) - chunk.begin;
+    if (stretch.tier == Tier::disk) {
+      stretch.offset = bytes_of(kept, group, index) + (kept == State::param ? 0 : block_offset(kept, c));
+    } else {
+      stretch.data = at(kept, group, part);
+    }
+    result.push_back(stretch);
+  }
+  return result;
+}
+
+void StateStore::get(State state, int group, const Partition::Piece& piece, std::byte* out,
+                     StreamRef stream) {
+  const OnDisk what = state == State::param ? OnDisk::params : OnDisk::states;
+  for (const Stretch& stretch : stretches(state, group, piece)) {
+    if (stretch.tier == Tier::device) {
+      copy_async(stream, out, stretch.data, stretch.bytes);
+    } else {
+      const bool on_disk = stretch.tier == Tier::disk;
+      std::memcpy(out, on_disk ? cached(what, stretch.chunk) + stretch.offset : stretch.data, stretch.bytes);
+    }
+    out += stretch.bytes;
+  }
+  stream.synchronize();
+}
+
+void StateStore::put(State state, int group, const Partition::Piece& piece, const std::byte* from,
+                     StreamRef stream) {
+  const OnDisk what = state == State::param ? OnDisk::params : OnDisk::states;
+  for (const Stretch& stretch : stretches(state, group, piece)) {
+    if (stretch.tier == Tier::device) {
+      copy_async(stream, stretch.data, from, stretch.bytes);
+    } else if (stretch.tier == Tier::host) {
+      std::memcpy(stretch.data, from, stretch.bytes);
+    } else {
+      std::memcpy(cached(what, stretch.chunk) + stretch.offset, from, stretch.bytes);
+      cached_[size_t(what)].dirty = true;
+    }
+    from += stretch.bytes;
+  }
+  stream.synchronize();
 }
 
 size_t StateStore::model_state_bytes() const {
   size_t bytes = 0;
-  for (State state : kAllStates) bytes += bytes_[int(state)];
+  for (const auto& tier : bytes_) {
+    for (size_t state : tier) bytes += state;
+  }
   return bytes;
 }
 

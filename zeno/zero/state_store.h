@@ -1,14 +1,23 @@
 // The training state one rank keeps between steps: parameters in compute precision, gradients, fp32 masters
-// and moments, each whole or as a shard per group, in one buffer per purpose. Where masters and parameters
-// have the same type they are the same: no second copy. With one rank, shards are the full buffers. Frozen
+// and moments, each whole or as a shard per group. Where masters and parameters have the same type and stay
+// where they are used, they are the same: no second copy. With one rank, shards are the full buffers. Frozen
 // groups may be kept in NF4: then parameters are Nf4Cells, and an element's place is that of its cell.
+//
+// Every state has a home: memory of the device, memory of the host, or an extent of a file (units.h says
+// which). What has its home on disk, or on the host of a GPU, is moved by the step program; get() and put()
+// reach any home and block. Thread rule: one thread, and no step under way, for everything that is not const;
+// extents may be read by several threads, and others written by one.
 #pragma once
 
 #include <array>
 #include <cstddef>
+#include <memory>
+#include <mutex>
+#include <span>
 #include <vector>
 
 #include "zeno/device/buffer.h"
+#include "zeno/device/disk_store.h"
 #include "zeno/device/stream.h"
 #include "zeno/zero/units.h"
 
@@ -16,6 +25,7 @@ namespace zeno::zero {
 
 enum class State { param, grad, master, first_moment, second_moment };
 inline constexpr int kStates = 5;
+inline constexpr std::array kOptimizerStates{State::master, State::first_moment, State::second_moment};
 
 class StateStore {
  public:
@@ -23,45 +33,105 @@ class StateStore {
 
   // Books what allocate() will take.
   void book(Ledger& ledger) const;
-  // Memory starts as zeros. Collective when `allocator` is.
-  void allocate(Ledger& ledger, const Allocator& allocator, StreamRef stream);
+  struct Allocators {
+    Allocator device, host;  // what ranks read of each other comes from them
+  };
+  // Memory starts as zeros. Collective when an allocator is. `disk` says where homes on disk are.
+  void allocate(Ledger& ledger, const Allocators& allocators, const DiskOptions& disk, StreamRef stream);
 
   // Sets everything to zero and waits for it.
-  void clear(StreamRef stream) const;
+  void clear(StreamRef stream);
+  // In memory of the device.
   template <class Body>
   void for_buffers(const Body& body) const {
-    for (const Buffer& buffer : buffers_) body(buffer);
+    for (const Buffer& buffer : device_) body(buffer);
   }
 
   // Is the state kept whole (element i of the group at index i), or as this rank's shard?
   bool whole(State state, int group) const { return slot(state, group).whole; }
-  bool exists(State state, int group) const { return slot(state, group).bytes > 0; }
+  bool exists(State state, int group) const { return slot(state, group).exists; }
+  // Are masters and parameters of the group the same memory?
+  bool aliased(int group) const;
   // Of an element; of NF4 parameters, what they decode to.
   DType dtype(State state) const;
-  // First element of what this rank keeps of the group.
+  // First element of what this rank keeps of the group's parameters or gradients, in memory.
   std::byte* data(State state, int group) const;
-  // Where the first element of one of this rank's pieces is kept.
+  // Where the first element of one of this rank's pieces is kept, which must be memory. Pieces of optimizer
+  // states must lie within one chunk.
   std::byte* at(State state, int group, const Partition::Piece& piece) const;
 
+  // Any home, from and to memory of the host. Blocking. flush() before the next step: what was put is on the
+  // disk then, and nothing that the step may change is remembered.
+  void get(State state, int group, const Partition::Piece& piece, std::byte* out, StreamRef stream);
+  void put(State state, int group, const Partition::Piece& piece, const std::byte* from, StreamRef stream);
+  void flush();
+
+  // Where a piece is kept, stretch by stretch.
+  struct Stretch {
+    Tier tier = Tier::device;
+    std::byte* data = nullptr;  // in memory; null: on disk
+    size_t bytes = 0;
+    int chunk = 0;
+    size_t offset = 0;  // on disk: in the chunk's extent
+  };
+  std::vector<Stretch> stretches(State state, int group, const Partition::Piece& piece) const;
+
+  // The states of a chunk that move together, one behind the other: where one begins, and all of them.
+  bool in_block(State state, int chunk) const;
+  size_t block_offset(State state, int chunk) const;
+  size_t block_bytes(int chunk) const;
+  // Where a chunk's state is kept, in memory.
+  std::byte* home(State state, int chunk) const;
+  size_t bytes_of(State state, int group, int64_t elements) const;
+  // A chunk's block of states, or its parameters, from and to the disk: a multiple of kDirectAlign bytes.
+  enum class OnDisk { states, params };
+  static constexpr std::array kOnDisk{OnDisk::states, OnDisk::params};
+  size_t extent_bytes(OnDisk what, int chunk) const;
+  size_t largest_extent(OnDisk what) const;
+  void read_extent(OnDisk what, int chunk, std::byte* to) const;
+  void write_extent(OnDisk what, int chunk, const std::byte* from) const;
+
   // The pieces this rank updates: its shard, or everything when the optimizer is replicated.
-  const std::vector<Partition::Piece>& owned(int group) const { return owned_[group]; }
-  // Bytes of parameters + gradients + masters + moments, padding included.
+  const std::vector<Partition::Piece>& owned(int group) const { return owned_[size_t(group)]; }
+  // Bytes of parameters + gradients + masters + moments of all tiers, padding included.
   size_t model_state_bytes() const;
 
  private:
   struct Slot {
-    size_t offset = 0, bytes = 0;
-    bool whole = false;
+    size_t offset = 0;  // of parameters and gradients
+    bool exists = false, whole = false;
   };
-  const Slot& slot(State state, int group) const { return slots_[int(state)][group]; }
-  size_t bytes_of(State state, int group, int64_t elements) const;
-  void add_slot(State state, int group, bool whole);
+  // One extent of each kind in memory, so that small writes to it become one large one.
+  struct Cached {
+    int chunk = -1;
+    bool dirty = false;
+    Buffer buffer;
+  };
+  const Slot& slot(State state, int group) const { return slots_[size_t(state)][size_t(group)]; }
+  size_t& offset_of(State state, int chunk) { return offsets_[size_t(state)][size_t(chunk)]; }
+  void place_group(int group, bool shard_optimizer);
+  void place_chunk(int chunk);
+  size_t take(Tier tier, State state, size_t bytes);
+  std::vector<std::pair<int, Partition::Piece>> by_chunk(State state, int group,
+                                                         const Partition::Piece& piece) const;
+  std::byte* cached(OnDisk what, int chunk);
+  void flush(OnDisk what);
+  size_t extent_of(OnDisk what, int chunk) const { return extents_[size_t(what)][size_t(chunk)]; }
+  size_t& extent_of(OnDisk what, int chunk) { return extents_[size_t(what)][size_t(chunk)]; }
+  void create_disk(const DiskOptions& options);
 
   const UnitTable& units_;
   const Policy& policy_;
-  std::array<std::vector<Slot>, kStates> slots_;
-  std::array<size_t, kStates> bytes_{};
-  std::array<Buffer, kStates> buffers_;
+  std::array<std::vector<Slot>, kStates> slots_;      // by group
+  std::array<std::vector<size_t>, kStates> offsets_;  // by chunk: of optimizer states
+  static constexpr size_t kNone = size_t(-1);
+  std::array<std::vector<size_t>, 2> extents_;  // by what and chunk
+  mutable std::vector<char> written_;           // by extent: those never written hold zeros
+  std::array<std::array<size_t, kStates>, kTiers.size()> bytes_{};  // by tier and state
+  std::array<Buffer, kStates> device_, host_;
+  std::unique_ptr<DiskStore> disk_;
+  mutable std::mutex reading_;    // the disk has one reader at a time
+  std::array<Cached, 2> cached_;  // by what
   std::vector<std::vector<Partition::Piece>> owned_;
 };
 

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "zeno/base/error.h"
+#include "zeno/base/math.h"
 #include "zeno/kernels/nf4.h"
 
 namespace zeno::zero {
@@ -33,7 +34,7 @@ void add_layer(UnitTable& table, std::map<std::string, int>& index, const std::s
 // Small tensors first claim the persistence budget, in table order among equals.
 std::vector<bool> choose_persistent(const UnitTable& table, const Policy& policy) {
   std::vector<bool> persistent(table.params.size(), false);
-  if (policy.params != Placement::sharded) return persistent;
+  if (policy.params != Placement::sharded && policy.offload.params == Tier::device) return persistent;
   std::vector<int> order(table.params.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = int(i);
   std::stable_sort(order.begin(), order.end(),
@@ -84,6 +85,60 @@ void make_groups(UnitTable& table, const Policy& policy, int world, const std::v
     group.partition = Partition(group.layout.size(), world, chunk, alignment(group));
 }
 
+// What a rank keeps of a group's parameters and optimizer states.
+int64_t kept(const Group& group, Placement placement) {
+  return placement == Placement::sharded ? group.partition.shard() : group.padded();
+}
+
+// Parameters that every rank needs whole all the time stay on the device.
+void place_params(UnitTable& table, const Policy& policy, int world) {
+  const Offload& offload = policy.offload;
+  if (policy.params != Placement::sharded && world > 1) return;
+  int64_t host = 0;
+  for (Group& group : table.groups) {
+    if (offload.params == Tier::device || group.persistent) continue;
+    const int64_t count = kept(group, policy.params);
+    const bool fits = offload.params == Tier::host || host + count <= offload.host_params;
+    group.tier = fits ? Tier::host : Tier::disk;
+    group.moves = group.tier == Tier::disk || offload.far_host;
+    if (fits) host += count;
+  }
+}
+
+// Layers that come first stay nearest: their gradients are the last to be ready, and the next step needs
+// their parameters first.
+void place_states(UnitTable& table, const Policy& policy) {
+  const Offload& offload = policy.offload;
+  int64_t total = 0, host = 0;
+  for (const Group& group : table.groups) total += group.trainable ? kept(group, policy.optimizer) : 0;
+  int64_t resident =
+      offload.optimizer == Tier::device ? total : total - int64_t(double(total) * offload.ratio);
+  for (int g = 0; g < int(table.groups.size()); ++g) {
+    const Group& group = table.groups[g];
+    table.first_chunk.push_back(int(table.chunks.size()));
+    const bool cut = offload.optimizer != Tier::device || group.tier == Tier::disk;
+    // Plain SGD on parameters that are their own masters has nothing beside them.
+    const bool has_states =
+        policy.moments_first || policy.moments_second || policy.compute != policy.states || group.moves;
+    const int64_t end = kept(group, group.trainable ? policy.optimizer : policy.params);
+    const int64_t most = cut ? round_up(offload.chunk, alignment(group)) : end;
+    for (int64_t begin = 0; begin < end; begin += most) {
+      StateChunk chunk{g, begin, std::min(most, end - begin)};
+      if (group.trainable && has_states && chunk.count > resident) {
+        resident = 0;  // what follows has no place on the device either
+        const bool fits = offload.optimizer == Tier::host || host + chunk.count <= offload.host_states;
+        chunk.tier = fits ? Tier::host : Tier::disk;
+        chunk.moves = chunk.tier == Tier::disk || offload.far_host;
+        if (fits) host += chunk.count;
+      } else if (group.trainable) {
+        resident -= chunk.count;
+      }
+      table.chunks.push_back(chunk);
+    }
+  }
+  table.first_chunk.push_back(int(table.chunks.size()));
+}
+
 }  // namespace
 
 size_t Group::stored_bytes(int64_t elements, DType compute) const {
@@ -117,6 +172,8 @@ UnitTable make_units(const nn::LayerList& model, const Policy& policy, int world
   add_layer(table, index, model.loss->name(), model.loss->parameters(), owner);
   for (nn::Parameter& param : table.params) param.trainable &= policy.trains;
   make_groups(table, policy, world, owner);
+  place_params(table, policy, world);
+  place_states(table, policy);
   for (const std::vector<int>& params : table.layer_params) {
     std::vector<int> groups;
     for (int p : params) groups.push_back(table.places[p].group);

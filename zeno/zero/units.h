@@ -19,10 +19,12 @@ namespace zeno::zero {
 struct Group {
   int unit = 0;
   bool trainable = true;
-  bool persistent = false;  // stays gathered between uses though parameters are sharded
-  bool sparse = false;      // gradients are exchanged row by row
-  bool nf4 = false;         // kept as cells of 4-bit codes; layout and partition never cut a cell
-  FlatLayout layout;        // ids are indices into UnitTable::params
+  bool persistent = false;   // stays gathered between uses though parameters are sharded
+  bool sparse = false;       // gradients are exchanged row by row
+  Tier tier = Tier::device;  // where parameters are kept between uses
+  bool moves = false;        // from there to the device for each use
+  bool nf4 = false;          // kept as cells of 4-bit codes; layout and partition never cut a cell
+  FlatLayout layout;         // ids are indices into UnitTable::params
   Partition partition;
 
   int64_t padded() const { return partition.padded(); }
@@ -36,10 +38,20 @@ struct ParamPlace {
   int tensor = 0;
 };
 
+// A stretch of what a rank keeps of a group: its optimizer states are in one place and move as one.
+struct StateChunk {
+  int group = 0;
+  int64_t begin = 0, count = 0;  // elements
+  Tier tier = Tier::device;      // of masters and moments
+  bool moves = false;            // to the device, or from the disk, for the update
+};
+
 struct UnitTable {
   std::vector<nn::Parameter> params;  // table order, tied ones once
   std::vector<ParamPlace> places;     // of each parameter
   std::vector<Group> groups;
+  std::vector<StateChunk> chunks;       // of all groups, in their order
+  std::vector<int> first_chunk;         // of each group, and one past the last
   std::vector<std::string> unit_names;  // of each layer, the loss last
   std::vector<std::vector<int>>
       layer_params;  // parameter indices a layer uses, in its own order; the loss last

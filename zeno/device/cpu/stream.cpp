@@ -1,4 +1,5 @@
 // CPU streams: a worker thread each, so overlap, and every race it can hide, exists without a GPU.
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <thread>
@@ -32,18 +33,23 @@ class CpuStream final : public StreamImpl {
   }
 
   void record(const std::shared_ptr<Event::State>& event) override {
-    uint64_t count;
     {
-      const std::scoped_lock lock(event->mutex);
-      count = ++event->recorded;
-      event->mark = nullptr;
+      const std::scoped_lock lock(mutex_);  // records are counted in the order of the queue
+      const uint64_t record = ++records_;
+      const uint64_t count = note(*event, record);
+      queue_.push_back([this, event, count, record](std::exception_ptr& error) {
+        progress_->reach(record, error);
+        event->reach(count, error);
+      });
     }
-    push([event, count](std::exception_ptr& error) { event->reach(count, error); });
+    wake_.notify_one();
   }
 
   void wait(const std::shared_ptr<Event::State>& event) override {
     if (const auto mark = event->device_mark()) {
-      push([mark](std::exception_ptr&) { mark->synchronize(); });
+      push([passed = mark->probe()](std::exception_ptr&) {
+        while (!passed()) std::this_thread::sleep_for(std::chrono::microseconds(20));
+      });
       return;
     }
     const uint64_t count = event->last_count();
@@ -71,10 +77,22 @@ class CpuStream final : public StreamImpl {
   }
 
   void reset_error() override {
-    push([](std::exception_ptr& error) { error = nullptr; });
+    push([this](std::exception_ptr& error) {
+      error = nullptr;
+      progress_->forgive();
+    });
   }
 
  private:
+  // Makes `record` of this stream the event's last; returns the event's own count.
+  uint64_t note(Event::State& event, uint64_t record) const {
+    const std::scoped_lock lock(event.mutex);
+    event.mark = nullptr;
+    event.progress = progress_;
+    event.record = record;
+    return ++event.recorded;
+  }
+
   // Runs `task(error)` in order; it may set `error`. Ordinary tasks skip themselves once error is set.
   void push(std::function<void(std::exception_ptr&)> task) {
     {
@@ -108,7 +126,9 @@ class CpuStream final : public StreamImpl {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<std::function<void(std::exception_ptr&)>> queue_;
+  uint64_t records_ = 0;
   bool stop_ = false;
+  const std::shared_ptr<CpuProgress> progress_ = std::make_shared<CpuProgress>();
   std::thread thread_;
 };
 

@@ -22,7 +22,8 @@ struct CudaMemory {
 };
 CudaMemory cuda_memory(int device);
 Block cuda_allocate(int device, size_t bytes);
-Block cuda_allocate_pinned(size_t bytes);
+// Pinned host memory near the device. Large blocks are touched by all cores the process may use.
+Block cuda_allocate_pinned(int device, size_t bytes);
 void cuda_copy(StreamRef stream, std::byte* to, const std::byte* from, size_t bytes);
 void cuda_fill_zero(StreamRef stream, std::byte* to, size_t bytes);
 std::unique_ptr<Stopwatch> make_cuda_stopwatch(int device, size_t marks);

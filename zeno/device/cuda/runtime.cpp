@@ -54,12 +54,6 @@ Block cuda_allocate(int device, size_t bytes) {
   return {static_cast<std::byte*>(data), [](std::byte* p) { cudaFree(p); }};
 }
 
-Block cuda_allocate_pinned(size_t bytes) {
-  void* data = nullptr;
-  cuda::check(cudaMallocHost(&data, bytes), "allocate pinned host memory");
-  return {static_cast<std::byte*>(data), [](std::byte* p) { cudaFreeHost(p); }};
-}
-
 void cuda_copy(StreamRef stream, std::byte* to, const std::byte* from, size_t bytes) {
   cuda::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cuda::native(stream)), "copy");
 }

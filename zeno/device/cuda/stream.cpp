@@ -1,27 +1,86 @@
-// CUDA streams and events. A CUDA stream waits for CUDA events on the device; for an event of a CPU stream
-// the calling host thread waits.
+// CUDA streams and events. CUDA streams wait for each other by cudaEvent_t. Between CPU and CUDA streams
+// stand counters in pinned memory: each side writes the number of the record it reached, the other polls it.
+#include <algorithm>
+#include <chrono>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
 #include "zeno/base/error.h"
+#include "zeno/device/cuda/counter.h"
 #include "zeno/device/cuda/runtime.h"
 #include "zeno/device/stream_impl.h"
 
 namespace zeno {
 namespace {
 
-class CudaMark final : public DeviceMark {
+// The CPU streams that something on a GPU has waited for, each once.
+class Upstream {
  public:
-  CudaMark() { cuda::check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "create an event"); }
-  ~CudaMark() override { cudaEventDestroy(event_); }
+  void add(const std::shared_ptr<CpuProgress>& stream) {
+    if (std::find(streams_.begin(), streams_.end(), stream) == streams_.end()) streams_.push_back(stream);
+  }
+  void add(const Upstream& other) {
+    for (const auto& stream : other.streams_) add(stream);
+  }
+  void rethrow() const {
+    for (const auto& stream : streams_) stream->rethrow();
+  }
+
+ private:
+  std::vector<std::shared_ptr<CpuProgress>> streams_;
+};
+
+// How far a CUDA stream has come, for the CPU streams that wait for it. Shared with their queues.
+struct CudaProgress {
+  cuda::Counter* const counter = cuda::make_counter();
+  std::atomic<bool> failed = false;
+  std::exception_ptr error;  // written before `failed`
+
+  bool reached(uint64_t record) const {
+    if (counter->load(std::memory_order_acquire) >= record) return true;
+    if (failed) std::rethrow_exception(error);
+    return false;
+  }
+};
+
+class CudaEvent {
+ public:
+  CudaEvent() { cuda::check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "create an event"); }
+  ~CudaEvent() { cudaEventDestroy(event_); }
+  CudaEvent(const CudaEvent&) = delete;
+  operator cudaEvent_t() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+// A record and what it stands behind. The handle is shared with later records of the same event.
+struct CudaMark final : DeviceMark {
+  std::shared_ptr<CudaEvent> event;
+  Upstream upstream;
+  std::shared_ptr<CudaProgress> progress;  // null: CPU streams cannot wait for it
+  uint64_t record = 0;
+
   bool done() const override {
-    const cudaError_t status = cudaEventQuery(event_);
+    const cudaError_t status = cudaEventQuery(*event);
     if (status == cudaErrorNotReady) return false;
     cuda::check(status, "query an event");
     return true;
   }
-  void synchronize() const override { cuda::check(cudaEventSynchronize(event_), "wait for an event"); }
-  cudaEvent_t native() const { return event_; }
-
- private:
-  cudaEvent_t event_ = nullptr;
+  void synchronize() const override {
+    cuda::check(cudaEventSynchronize(*event), "wait for an event");
+    upstream.rethrow();
+  }
+  std::function<bool()> probe() const override {
+    ensure(progress != nullptr,
+           "[stream] a CPU stream waits for an event of a CUDA stream that was made without cpu_waits");
+    return [progress = progress, record = record, upstream = upstream] {
+      if (!progress->reached(record)) return false;
+      upstream.rethrow();
+      return true;
+    };
+  }
 };
 
 class CudaStream final : public StreamImpl {
@@ -29,9 +88,13 @@ class CudaStream final : public StreamImpl {
   explicit CudaStream(StreamOptions given) : StreamImpl(std::move(given)) {
     cuda::check(cudaSetDevice(options().device.index), "choose the device");
     cuda::check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "create a stream");
+    if (!options().cpu_waits) return;
+    progress_ = std::make_shared<CudaProgress>();
+    watch_ = std::jthread([this](std::stop_token stop) { watch(stop); });
   }
   ~CudaStream() override {
-    cudaStreamSynchronize(stream_);
+    watch_ = {};
+    ask(cudaStreamSynchronize);
     cudaStreamDestroy(stream_);
   }
 
@@ -42,26 +105,89 @@ class CudaStream final : public StreamImpl {
          describe(options().device));
   }
   void record(const std::shared_ptr<Event::State>& event) override {
-    auto mark = std::dynamic_pointer_cast<CudaMark>(event->device_mark());
-    if (!mark) {
-      mark = std::make_shared<CudaMark>();
-      const std::scoped_lock lock(event->mutex);
-      event->mark = mark;
+    const auto last = std::dynamic_pointer_cast<CudaMark>(event->device_mark());
+    const auto mark = std::make_shared<CudaMark>();
+    mark->event = last ? last->event : std::make_shared<CudaEvent>();
+    {
+      const std::scoped_lock lock(mutex_);
+      cuda::check(cudaEventRecord(*mark->event, stream_), "record an event");
+      if (progress_) cuda::write_counter(stream_, progress_->counter, ++records_);
+      mark->progress = progress_;
+      mark->record = records_;
+      mark->upstream = upstream_;
     }
-    cuda::check(cudaEventRecord(mark->native(), stream_), "record an event");
+    const std::scoped_lock lock(event->mutex);
+    event->mark = mark;
   }
   void wait(const std::shared_ptr<Event::State>& event) override {
     if (const auto mark = std::dynamic_pointer_cast<CudaMark>(event->device_mark())) {
-      cuda::check(cudaStreamWaitEvent(stream_, mark->native()), "wait for an event");
-    } else if (std::exception_ptr failure = event->await(event->last_count())) {
-      std::rethrow_exception(failure);
+      cuda::check(cudaStreamWaitEvent(stream_, *mark->event), "wait for an event");
+      const std::scoped_lock lock(mutex_);
+      upstream_.add(mark->upstream);
+    } else {
+      wait_for_cpu(*event);
     }
   }
-  void synchronize() override { cuda::check(cudaStreamSynchronize(stream_), options().name.c_str()); }
+  void synchronize() override {
+    cuda::check(cudaStreamSynchronize(stream_), options().name.c_str());
+    const std::scoped_lock lock(mutex_);
+    upstream_.rethrow();
+  }
   void reset_error() override {}  // a CUDA error is sticky: the process has to end
 
  private:
+  void wait_for_cpu(const Event::State& event) {
+    std::shared_ptr<CpuProgress> progress;
+    uint64_t record;
+    {
+      const std::scoped_lock lock(event.mutex);
+      progress = event.progress;
+      record = event.record;
+    }
+    if (!progress) return;  // never recorded
+    {
+      const std::scoped_lock lock(mutex_);
+      upstream_.add(progress);
+    }
+    {
+      const std::scoped_lock lock(progress->mutex);
+      if (progress->reached >= record) return;
+      if (progress->counter == nullptr) {
+        progress->counter = cuda::make_counter();
+        progress->counter->store(progress->reached);
+      }
+    }
+    cuda::wait_counter(stream_, progress->counter, record);
+  }
+
+  // CPU streams that wait for this one make no CUDA call: this thread notices when the GPU has failed.
+  void watch(const std::stop_token& stop) {
+    cudaSetDevice(options().device.index);
+    std::mutex mutex;
+    std::condition_variable_any never;
+    std::unique_lock lock(mutex);
+    while (!stop.stop_requested()) {
+      ask(cudaStreamQuery);
+      never.wait_for(lock, stop, std::chrono::milliseconds(200), [] { return false; });
+    }
+  }
+  void ask(cudaError_t (*about)(cudaStream_t)) noexcept {
+    const cudaError_t status = about(stream_);
+    if (status == cudaSuccess || status == cudaErrorNotReady || !progress_ || progress_->failed) return;
+    try {
+      cuda::check(status, options().name.c_str());
+    } catch (...) {
+      progress_->error = std::current_exception();
+      progress_->failed = true;
+    }
+  }
+
   cudaStream_t stream_ = nullptr;
+  std::mutex mutex_;  // of what follows, and the order of records
+  uint64_t records_ = 0;
+  Upstream upstream_;
+  std::shared_ptr<CudaProgress> progress_;
+  std::jthread watch_;
 };
 
 }  // namespace

@@ -1,0 +1,59 @@
+// Offload on a GPU: the bits of a run that keeps everything on the device, for every home of states and
+// parameters, stage and order.
+#include <gtest/gtest.h>
+
+#include "tests/support/homes.h"
+#include "tests/support/temp_dir.h"
+
+namespace zeno::cuda_tests {
+namespace {
+
+using test::Family;
+using test::Homes;
+using test::run_threads;
+using test::RunResult;
+using test::RunSpec;
+
+class CudaOffload : public testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    if (device_count(Device::Kind::cuda) == 0) GTEST_SKIP() << "no GPU";
+  }
+  test::TempDir folder_;
+};
+
+TEST_P(CudaOffload, SameBitsWhereverStatesAreKept) {
+  const int world = GetParam();
+  for (int stage : {0, 1, 2, 3}) {
+    if (world == 1 && stage > 0) continue;  // the same program
+    for (zero::Order order : {zero::Order::horizontal, zero::Order::vertical}) {
+      RunSpec base;
+      base.family = stage % 2 ? Family::gpt2 : Family::llama;
+      base.shape = {.hidden = 64, .heads = 4, .blocks = 3, .vocab = 160, .max_seq = 128};
+      base.batch = {2, 80};
+      base.world = world;
+      base.device = {Device::Kind::cuda, 0};
+      base.steps = 4;
+      base.lr = 1e-3f;
+      base.policy.compute = stage == 2 ? DType::f32 : DType::bf16;
+      base.policy.deterministic = true;
+      base.policy.micro_batches = 2;
+      base.policy.order = order;
+      base.policy.prefetch = 8000;
+      apply_stage(base.policy, stage);
+      const RunResult reference = run_threads(base);
+      for (const Homes& homes : test::all_homes()) {
+        if (!homes.far || (world > 1 && stage < 3 && homes.params != Tier::device)) continue;
+        RunSpec spec = base;
+        homes.set(spec, folder_.path());
+        const RunResult result = run_threads(spec);
+        EXPECT_EQ(result, reference) << "stage " << stage << ", " << homes.text();
+        EXPECT_EQ(result.booked_tiers, result.peak_tiers) << homes.text();
+      }
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Worlds, CudaOffload, testing::Values(1, 2));
+
+}  // namespace
+}  // namespace zeno::cuda_tests

@@ -1,0 +1,194 @@
+// The files of state on disk: who owns them, what a killed run leaves, disks that are full.
+#include "zeno/device/disk_file.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/support/expect_error.h"
+#include "tests/support/temp_dir.h"
+#include "zeno/device/disk_store.h"
+
+namespace zeno {
+namespace {
+
+using test::expect_error;
+using test::TempDir;
+
+constexpr size_t kMegabyte = size_t(1) << 20;
+
+DiskOptions options(std::vector<Path> folders) {
+  return {.folders = std::move(folders), .name = "rank0", .request_bytes = 64 << 10, .depth = 2};
+}
+
+void write_and_read(DiskStore& store, size_t bytes) {
+  const std::vector<std::byte> from(bytes, std::byte(7));
+  std::vector<std::byte> to(bytes);
+  store.write(0, from);
+  store.read(0, to);
+  EXPECT_EQ(to, from);
+}
+
+TEST(SwapFile, BelongsToOneRun) {
+  const TempDir dir;
+  {
+    const SwapFile first(dir.path() / "a");
+    expect_error(ErrorKind::io, {(dir.path() / "a").string(), "in use by another run", "another folder"},
+                 [&] { SwapFile(dir.path() / "a"); });
+    EXPECT_TRUE(file_exists(dir.path() / "a")) << "the refused one must leave it alone";
+  }
+  EXPECT_FALSE(file_exists(dir.path() / "a"));
+  DiskStore twice(options({dir.path(), dir.path()}));
+  expect_error(ErrorKind::io, {"name each folder once"}, [&] { twice.create(); });
+  EXPECT_TRUE(list_folder(dir.path()).empty());
+}
+
+TEST(SwapFile, NamesWhatCannotBeOpened) {
+  const TempDir dir;
+  expect_error(ErrorKind::io, {(dir.path() / "nowhere" / "a").string(), "No such file", "folder"},
+               [&] { SwapFile(dir.path() / "nowhere" / "a"); });
+  // A link in a folder for everybody could lead anywhere.
+  dir.write("mine", "precious");
+  ASSERT_EQ(::symlink((dir.path() / "mine").c_str(), (dir.path() / "a").c_str()), 0);
+  expect_error(ErrorKind::io, {"open"}, [&] { SwapFile(dir.path() / "a"); });
+  EXPECT_EQ(read_file(dir.path() / "mine"), "precious");
+}
+
+// A real process with a store is killed: while it lives nobody else gets its file, afterwards the next run
+// does.
+TEST(SwapFile, OfAKilledRunIsUsedAgain) {
+  const TempDir dir;
+  const Path path = dir.path() / "zeno-rank0.swap";
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    DiskStore store(options({dir.path()}));
+    store.add(4 * kMegabyte, "state");
+    store.create();
+    const std::vector<std::byte> from(4 * kMegabyte);
+    const bool told = ::write(ready[1], "x", 1) == 1;
+    while (told) store.write(0, from);
+    _exit(1);
+  }
+  char x;
+  ASSERT_EQ(::read(ready[0], &x, 1), 1);
+  DiskStore store(options({dir.path()}));
+  store.add(kMegabyte, "state");
+  expect_error(ErrorKind::io, {path.string(), "in use by another run"}, [&] { store.create(); });
+  EXPECT_EQ(std::filesystem::file_size(path), 4 * kMegabyte) << "the refused run must not touch it";
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  ::close(ready[0]);
+  ::close(ready[1]);
+  EXPECT_TRUE(file_exists(path)) << "nobody was left to remove it";
+  store.create();
+  EXPECT_EQ(std::filesystem::file_size(path), kMegabyte);
+  write_and_read(store, kMegabyte);
+}
+
+// Where the file system of the tests can share blocks (xfs, btrfs), the copy is right and stays so when the
+// extent is written again; elsewhere the answer is no.
+TEST(DiskStore, SharesBlocksWithAnotherFileOrSaysNo) {
+  const TempDir dir;
+  make_folders(dir.path() / "b");
+  DiskStore store(options({dir.path(), dir.path() / "b"}));
+  constexpr size_t kBytes = 5 * (64 << 10) + 1000;
+  store.add(4096, "another");
+  store.add(kBytes, "state");
+  store.create();
+  std::vector<std::byte> from(kBytes), to(kBytes);
+  for (size_t i = 0; i < kBytes; ++i) from[i] = std::byte(i * 7 + i / 4096);
+  store.write(1, from);
+  const File copy = File::create(dir.path() / "copy");
+  if (!store.clone_extent(1, copy.fd(), 8192)) GTEST_SKIP() << "this file system shares no blocks";
+  store.write(1, std::vector<std::byte>(kBytes));
+  copy.read_at(to.data(), kBytes, 8192);
+  EXPECT_EQ(to, from);
+}
+
+// A file system of 2 MiB in memory; needs root.
+class SmallDisk {
+ public:
+  SmallDisk() : mounted_(::mount("none", dir_.path().c_str(), "tmpfs", 0, "size=2m") == 0) {}
+  ~SmallDisk() {
+    if (mounted_) ::umount2(dir_.path().c_str(), MNT_DETACH);
+  }
+  bool mounted() const { return mounted_; }
+  const Path& path() const { return dir_.path(); }
+
+ private:
+  TempDir dir_;
+  bool mounted_;
+};
+
+TEST(DiskStore, ChecksFreeSpaceBeforeTakingIt) {
+  const SmallDisk disk;
+  if (!disk.mounted()) GTEST_SKIP() << "mounting is not allowed";
+  const TempDir other;
+  DiskStore store(options({other.path(), disk.path()}));
+  store.add(5 * kMegabyte, "state");
+  expect_error(ErrorKind::io, {"too little space in " + disk.path().string(), "2.00 MiB free", "2.50 MiB"},
+               [&] { store.create(); });
+  EXPECT_TRUE(list_folder(disk.path()).empty());
+  EXPECT_TRUE(list_folder(other.path()).empty());
+
+  // Two folders on one disk: each has enough for its own half, not for both.
+  make_folders(disk.path() / "a");
+  make_folders(disk.path() / "b");
+  DiskStore halves(options({disk.path() / "a", disk.path() / "b"}));
+  halves.add(3 * kMegabyte, "state");
+  expect_error(ErrorKind::io, {"too little space", "2.00 MiB free", "3.00 MiB"}, [&] { halves.create(); });
+
+  DiskStore fits(options({disk.path()}));
+  fits.add(kMegabyte, "state");
+  fits.create();
+  write_and_read(fits, kMegabyte);
+}
+
+// Somebody else took the space between the check and the reservation.
+class BoastfulDisk final : public FileSystem {
+ public:
+  int statvfs(const char* path, struct statvfs* info) override {
+    const int result = FileSystem::statvfs(path, info);
+    info->f_bavail = 1 << 20;
+    return result;
+  }
+};
+
+TEST(DiskStore, TakesItsSpaceAtOnceOrNotAtAll) {
+  const SmallDisk disk;
+  if (!disk.mounted()) GTEST_SKIP() << "mounting is not allowed";
+  BoastfulDisk boastful;
+  const FileSystemOverride with(boastful);
+  DiskStore store(options({disk.path()}));
+  store.add(3 * kMegabyte, "state");
+  expect_error(ErrorKind::io,
+               {"cannot reserve", "3.00 MiB", disk.path().string(), "No space left", "free some space"},
+               [&] { store.create(); });
+  EXPECT_TRUE(list_folder(disk.path()).empty());
+}
+
+// What a killed run left must not count against the next one.
+TEST(DiskStore, FitsWhereAKilledRunFitted) {
+  const SmallDisk disk;
+  if (!disk.mounted()) GTEST_SKIP() << "mounting is not allowed";
+  const int left = ::open((disk.path() / "zeno-rank0.swap").c_str(), O_RDWR | O_CREAT, 0600);
+  ASSERT_EQ(::posix_fallocate(left, 0, off_t(2 * kMegabyte - 4096)), 0);
+  ::close(left);
+  DiskStore store(options({disk.path()}));
+  store.add(kMegabyte, "state");
+  store.create();
+  write_and_read(store, kMegabyte);
+}
+
+}  // namespace
+}  // namespace zeno

@@ -1,0 +1,138 @@
+// Promise 1 over tiers: wherever optimizer states and parameters are kept, losses, norms and weights have the
+// bits of a run that keeps everything on the device. The CPU stands in for a GPU too: with `far_host` its
+// "device" memory is reached by copies only, through the same instructions.
+#include <gtest/gtest.h>
+
+#include "tests/support/homes.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/train_run.h"
+#include "zeno/base/rng.h"
+#include "zeno/zero/program_check.h"
+
+namespace zeno::zero {
+namespace {
+
+using test::all_homes;
+using test::Family;
+using test::Homes;
+using test::run_threads;
+using test::RunResult;
+using test::RunSpec;
+
+constexpr bool kFull = ZENO_FULL_TESTS;
+
+class OffloadMatrix : public testing::TestWithParam<int> {
+ protected:
+  // Sampled unless all tests are asked for: about one setting in `stride`.
+  static bool chosen(int index, int stride) {
+    return kFull || random_bits(5, 1, uint64_t(index)) % stride == 0;
+  }
+  test::TempDir folder_;
+};
+
+TEST_P(OffloadMatrix, SameBitsWhereverStatesAreKept) {
+  const int world = GetParam();
+  int index = 0, ran = 0;
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    for (int micro_batches : {1, 3}) {
+      for (Order order : {Order::horizontal, Order::vertical}) {
+        if (micro_batches == 1 && order == Order::vertical) continue;
+        for (int stage : {0, 1, 2, 3}) {
+          RunSpec base;
+          base.family = stage % 2 ? Family::gpt2 : Family::llama;
+          base.world = world;
+          base.policy.compute = dtype;
+          base.policy.micro_batches = micro_batches;
+          base.policy.order = order;
+          base.policy.prefetch = 8000;
+          base.policy.persist_below = 40;
+          apply_stage(base.policy, stage);
+          std::optional<RunResult> reference;
+          for (const Homes& homes : all_homes()) {
+            if (world > 1 && stage < 3 && homes.params != Tier::device) continue;
+            if (!chosen(index++, 24)) continue;
+            if (!reference) reference = run_threads(base);
+            RunSpec spec = base;
+            homes.set(spec, folder_.path());
+            const RunResult result = run_threads(spec);
+            ++ran;
+            ASSERT_EQ(result, *reference) << "stage " << stage << " " << name_of(dtype) << " k "
+                                          << micro_batches << " " << homes.text();
+            EXPECT_EQ(result.booked_tiers, result.peak_tiers) << homes.text();
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(ran, 5);
+}
+INSTANTIATE_TEST_SUITE_P(Worlds, OffloadMatrix, testing::Values(1, 2, 3));
+
+// Nothing is left on the device but what passes through.
+TEST(Offload, StatesLeaveTheDevice) {
+  RunSpec spec;
+  spec.policy.compute = DType::bf16;
+  const auto plan = [&] {
+    return plan_memory(test::model_of(spec), {.policy = spec.policy, .shape = spec.batch}, 1);
+  };
+  const MemoryPlan resident = plan();
+  for (Tier tier : {Tier::host, Tier::disk}) {
+    Homes{tier, tier, true}.set(spec, {});
+    spec.policy.offload.host_states = spec.policy.offload.host_params = 0;
+    spec.policy.persist_below = 0;
+    const MemoryPlan away = plan();
+    for (Purpose purpose : {Purpose::parameters, Purpose::masters, Purpose::moments}) {
+      EXPECT_EQ(away.ledger->booked(Tier::device, purpose), 0u);
+      EXPECT_GE(away.ledger->booked(tier, purpose), resident.ledger->booked(Tier::device, purpose));
+    }
+  }
+}
+
+// A step that is skipped leaves parameters of other tiers as they were.
+TEST(Offload, SkippedStepsChangeNothing) {
+  test::TempDir folder;
+  RunSpec spec;
+  spec.policy.compute = spec.policy.grad = spec.policy.wire = DType::f16;
+  spec.loss_scale = 1e9;  // beyond fp16: every step overflows
+  const RunResult reference = run_threads(spec);
+  ASSERT_TRUE(std::isinf(reference.norms[0]) || std::isnan(reference.norms[0]));
+  for (const Homes& homes : all_homes()) {
+    RunSpec other = spec;
+    homes.set(other, folder.path());
+    EXPECT_EQ(run_threads(other).hash, reference.hash) << homes.text();
+  }
+}
+
+TEST(Offload, ProgramsPassTheChecksAndFaultsAreFound) {
+  RunSpec spec;
+  spec.policy.compute = DType::bf16;
+  apply_stage(spec.policy, 3);
+  Homes{Tier::disk, Tier::disk, true}.set(spec, {});
+  const nn::LayerList model = test::model_of(spec);
+  const Policy policy = normalized(spec.policy, 2);
+  const UnitTable units = make_units(model, policy, 2);
+  const Program good = compile({model, units, policy, 2, spec.batch});
+  check_program(good, units, policy);
+  const auto expect_objection = [&](auto&& spoil) {
+    Program program = good;
+    spoil(program);
+    EXPECT_THROW(check_program(program, units, policy), Error);
+  };
+  for (Op op : {Op::read, Op::fetch, Op::store, Op::write, Op::update}) {
+    expect_objection([&](Program& program) {  // an instruction is missing
+      const auto found = std::ranges::find_if(program.instructions, [&](const Instruction& in) {
+        return in.op == op && in.moved == Moved::states;
+      });
+      ASSERT_NE(found, program.instructions.end());
+      found->op = Op::start;
+    });
+    expect_objection([&](Program& program) {  // it waits for nobody
+      for (Instruction& in : program.instructions) {
+        if (in.op == op) in.waits.clear(), in.carried.clear();
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace zeno::zero

@@ -1,0 +1,105 @@
+#include "zeno/device/disk_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "zeno/base/error.h"
+#include "zeno/device/ledger.h"
+
+namespace zeno {
+namespace {
+
+using namespace std::chrono_literals;
+
+// The kernel may keep the lock of a killed process until the requests that it had in flight are through.
+constexpr auto kLockPatience = 500ms, kLockPause = 5ms;
+
+[[noreturn]] void fail_errno(const char* what, const Path& path, int error, const char* hint) {
+  fail(ErrorKind::io, "[disk] cannot {} {}: {}; {}", what, path.string(), std::strerror(error), hint);
+}
+
+int open_swap(const Path& path) {
+  const auto open = [&](int more) {
+    int fd;
+    do {
+      fd = file_system().open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | more, 0600);
+    } while (fd < 0 && errno == EINTR);
+    return fd;
+  };
+  int fd = open(O_DIRECT);
+  if (fd < 0 && errno == EINVAL) fd = open(0);  // a memory file system
+  if (fd < 0) fail_errno("open", path, errno, "the folder must be there and writable");
+  return fd;
+}
+
+// Locks and empties the file: what a killed run left must not count as taken space. False when the run before
+// us removed the file between our opening and locking it.
+bool take_swap(int fd, const Path& path) {
+  for (auto waited = 0ms; ::flock(fd, LOCK_EX | LOCK_NB) != 0; waited += kLockPause) {
+    if (errno != EWOULDBLOCK) fail_errno("lock", path, errno, "use a folder on a local disk");
+    require(waited < kLockPatience, ErrorKind::io,
+            "[disk] {} is in use by another run; give this run another folder, and name each folder once",
+            path.string());
+    std::this_thread::sleep_for(kLockPause);
+  }
+  struct stat ours, there;
+  if (::fstat(fd, &ours) != 0 || ::stat(path.c_str(), &there) != 0 || ours.st_ino != there.st_ino ||
+      ours.st_dev != there.st_dev) {
+    return false;
+  }
+  if (::ftruncate(fd, 0) != 0) fail_errno("empty", path, errno, "remove it by hand");
+  return true;
+}
+
+}  // namespace
+
+SwapFile::SwapFile(Path path) : path_(std::move(path)), fd_(-1) {
+  while (fd_ < 0) {
+    const int fd = open_swap(path_);
+    bool taken = false;
+    try {
+      taken = take_swap(fd, path_);
+    } catch (...) {
+      ::close(fd);
+      throw;
+    }
+    taken ? void(fd_ = fd) : void(::close(fd));
+  }
+}
+
+SwapFile::SwapFile(SwapFile&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+
+SwapFile::~SwapFile() {
+  if (fd_ < 0) return;
+  ::unlink(path_.c_str());  // while the lock is held
+  ::close(fd_);
+}
+
+void SwapFile::allocate(uint64_t bytes) {
+  if (bytes == 0) return;
+  int error;
+  do {
+    error = ::posix_fallocate(fd_, 0, off_t(bytes));
+  } while (error == EINTR);
+  if (error == 0) return;
+  const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
+  fail(ErrorKind::io, "[disk] cannot reserve {} for {}: {}{}", format_bytes(bytes), path_.string(),
+       std::strerror(error), full ? "; free some space or name another folder" : "");
+}
+
+uint64_t SwapFile::file_system_id() const {
+  struct stat info;
+  if (::fstat(fd_, &info) != 0) fail_errno("inspect", path_, errno, "check the disk");
+  return uint64_t(info.st_dev);
+}
+
+}  // namespace zeno

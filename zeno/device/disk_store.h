@@ -1,0 +1,86 @@
+// State on disk: extents of fixed size, written and read whole. Their blocks are dealt out over the folders'
+// files (one drive each), go past the page cache with many requests in flight, and carry checksums that are
+// kept in memory, so that what comes back is what was written or an Error(io) that says what is damaged.
+//
+// Owns its files, which go with it; they do not outlive the process as state. All calls block.
+// Threads: one may read while another writes (other extents); no two may read or write at once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "zeno/base/file.h"
+#include "zeno/device/disk_file.h"
+#include "zeno/device/disk_queue.h"
+
+namespace zeno {
+
+struct DiskOptions {
+  std::vector<Path> folders;
+  std::string name;    // "rank3": files <folder>/zeno-rank3.swap
+  bool verify = true;  // checksums of what is read
+  size_t request_bytes = size_t(1) << 20;
+  int depth = 8;  // requests in flight, each way and for each folder
+  std::function<std::unique_ptr<DiskQueue>(int depth)> make_queue = make_disk_queue;
+};
+
+class DiskStore {
+ public:
+  explicit DiskStore(DiskOptions options);
+  ~DiskStore();
+  DiskStore(const DiskStore&) = delete;
+  DiskStore& operator=(const DiskStore&) = delete;
+
+  // An extent, before create(). `what` names it in errors: "optimizer state of model.layers.3".
+  int add(size_t bytes, std::string what);
+  // Of all extents as they lie on disk, in whole pages.
+  size_t bytes() const;
+  // How transfers are made: "io_uring" or "threads".
+  std::string_view engine() const;
+  // Makes the files, which take all of their space now or not at all.
+  void create();
+  // Memory that transfers will use for as long as the store lives. False where the kernel does not allow it
+  // (the limit of locked memory) or it brings nothing; transfers work all the same.
+  bool register_buffer(std::span<std::byte> memory);
+
+  // The whole extent. Memory that begins at a page goes straight to the disk; other memory is copied.
+  void write(int extent, std::span<const std::byte> from);
+  void read(int extent, std::span<std::byte> to);
+  // Lets the file `fd` share the extent's blocks from `offset` on (a multiple of the file system's block; the
+  // last page is filled up with zeros), without writing them. False where the file system cannot, with any
+  // part of it done. Blocks of the extent are then given anew on its next write: a full disk fails it.
+  bool clone_extent(int extent, int fd, uint64_t offset) const;
+
+ private:
+  struct Block {
+    int file;
+    uint64_t offset;
+    uint64_t checksum = 0;
+  };
+  struct Extent {
+    std::string what;
+    size_t bytes;
+    bool written = false;
+    std::vector<Block> blocks;
+  };
+  struct Lane;     // one direction: its queue and the memory for copies
+  class Transfer;  // one call of read or write
+
+  Extent& extent_of(int extent, size_t bytes);
+  size_t block_bytes(const Extent& extent, size_t block) const;
+
+  DiskOptions options_;
+  std::vector<Extent> extents_;
+  std::vector<uint64_t> sizes_;  // of the files
+  size_t next_ = 0;              // blocks dealt out so far
+  std::vector<SwapFile> files_;
+  std::unique_ptr<Lane> reads_, writes_;
+};
+
+}  // namespace zeno

@@ -1,0 +1,114 @@
+#include "zeno/plan/offload.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace zeno::plan {
+namespace {
+
+size_t beyond(size_t bytes, size_t limit) { return bytes > limit ? bytes - limit : 0; }
+
+// The smallest of 0 .. steps for which `fits` holds; it holds for larger ones too, or `steps` is taken.
+template <class Fits>
+int smallest(int steps, const Fits& fits) {
+  int low = 0, high = steps;
+  while (low < high) {
+    const int middle = (low + high) / 2;
+    if (fits(middle)) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return high;
+}
+
+int64_t states_of_rank(const nn::LayerList& model, const zero::EngineOptions& options, int world) {
+  const zero::Policy policy = zero::normalized(options.policy, world);
+  const zero::UnitTable units = zero::make_units(model, policy, world);
+  int64_t count = 0;
+  for (const zero::StateChunk& chunk : units.chunks)
+    count += units.groups[size_t(chunk.group)].trainable ? chunk.count : 0;
+  return count;
+}
+
+}  // namespace
+
+size_t missing_device_bytes(const zero::MemoryPlan& plan, Device device, MemoryLimits limits) {
+  const size_t host = device.kind == Device::Kind::cpu ? plan.ledger->booked(Tier::host) : 0;
+  return beyond(plan.ledger->booked(Tier::device) + host, limits.device);
+}
+
+size_t missing_host_bytes(const zero::MemoryPlan& plan, Device device, MemoryLimits limits) {
+  return device.kind == Device::Kind::cpu ? 0 : beyond(plan.ledger->booked(Tier::host), limits.host);
+}
+
+void choose_offload(const nn::LayerList& model, zero::EngineOptions& options, int world, MemoryLimits limits,
+                    bool disk) {
+  constexpr int kSteps = 64;
+  zero::Offload& offload = options.policy.offload;
+  const auto fits = [&] {
+    const zero::MemoryPlan plan = zero::plan_memory(model, options, world);
+    return missing_device_bytes(plan, options.device, limits) == 0 &&
+           missing_host_bytes(plan, options.device, limits) == 0;
+  };
+  if (fits()) return;
+  const auto smallest_ratio = [&] {
+    offload.ratio = smallest(kSteps,
+                             [&](int step) {
+                               offload.ratio = double(step) / kSteps;
+                               return missing_device_bytes(zero::plan_memory(model, options, world),
+                                                           options.device, limits) == 0;
+                             }) /
+                    double(kSteps);
+  };
+  // A CPU's device memory is the host's: only a disk helps.
+  const bool far = options.device.kind != Device::Kind::cpu;
+  offload.optimizer = far || !disk ? Tier::host : Tier::disk;
+  smallest_ratio();
+  if (!disk || !far || fits()) return;
+  offload.optimizer = Tier::disk;
+  const int64_t states = states_of_rank(model, options, world);
+  const int on_disk = smallest(kSteps, [&](int step) {
+    offload.host_states = states * (kSteps - step) / kSteps;
+    return missing_host_bytes(zero::plan_memory(model, options, world), options.device, limits) == 0;
+  });
+  offload.host_states = states * (kSteps - on_disk) / kSteps;
+  smallest_ratio();  // buffers for the disk have changed what is left
+}
+
+void widen_window(const nn::LayerList& model, zero::EngineOptions& options, int world, MemoryLimits limits) {
+  zero::Offload& offload = options.policy.offload;
+  if (options.device.kind == Device::Kind::cpu || offload.optimizer == Tier::device) return;
+  constexpr int kSteps = 32;
+  const int64_t states = states_of_rank(model, options, world);
+  const auto window = [&](int step) { return states * step / kSteps; };
+  const int narrower = smallest(kSteps, [&](int step) {
+    offload.device_window = window(kSteps - step);
+    return missing_device_bytes(zero::plan_memory(model, options, world), options.device, limits) == 0;
+  });
+  offload.device_window = window(kSteps - narrower);
+}
+
+std::string describe_offload(const nn::LayerList& model, const zero::EngineOptions& options, int world) {
+  const zero::MemoryPlan plan = zero::plan_memory(model, options, world);
+  std::vector<std::string> parts;
+  for (Tier tier : {Tier::host, Tier::disk}) {
+    const size_t states =
+        plan.ledger->booked(tier, Purpose::masters) + plan.ledger->booked(tier, Purpose::moments);
+    const size_t params = plan.ledger->booked(tier, Purpose::parameters);
+    if (states > 0)
+      parts.push_back(fmt::format("{} of optimizer states on the {}", format_bytes(states), name_of(tier)));
+    if (params > 0)
+      parts.push_back(fmt::format("{} of parameters on the {}", format_bytes(params), name_of(tier)));
+  }
+  if (parts.empty()) return {};
+  const int64_t window = options.policy.offload.device_window;
+  if (window > 0)
+    parts.push_back(fmt::format("a window of {} million elements on the device", window / 1'000'000));
+  return fmt::format("offload: {}", fmt::join(parts, ", "));
+}
+
+}  // namespace zeno::plan

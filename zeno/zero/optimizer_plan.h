@@ -1,0 +1,48 @@
+// The optimizer step as a part of the program: which chunks of masters and moments are brought from other
+// tiers, when, and how they go back.
+//
+// Bringing a chunk does not depend on the step's gradients, only the update does: so reads and fetches begin
+// with the step and run ahead of it as far as the windows allow, and what has been updated goes back while
+// the next step computes. Nothing is done twice or guessed: the update itself waits for the norm.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "zeno/zero/program_builder.h"
+#include "zeno/zero/state_store.h"
+
+namespace zeno::zero {
+
+class OptimizerPlan {
+ public:
+  OptimizerPlan(const CompileInput& input, ProgramBuilder& builder);
+
+  // Emits the reads and fetches that fit the windows.
+  void bring_ahead();
+  // Emits all updates, what is left to bring, and the way back.
+  void update_all();
+
+ private:
+  // A chunk that was brought and has not left.
+  struct Brought {
+    RegionId on_host = kNoRegion, on_device = kNoRegion;
+  };
+  Instruction instruction(Op op, Lane lane, int chunk, Moved moved) const;
+  bool fits(const StateChunk& chunk) const;
+  void bring(int chunk);
+  void update(int chunk);
+  void send_back_states(int chunk);
+  void send_back_params(int chunk, RegionId made);
+
+  const CompileInput& input_;
+  ProgramBuilder& builder_;
+  StateStore layout_;                    // only asked for sizes
+  std::vector<int> moving_;              // chunks to bring, in the order of updates
+  size_t next_ = 0;                      // of them
+  std::vector<Brought> brought_;         // by chunk
+  int live_ = 0;                         // chunks brought and not yet sent back
+  int64_t on_device_ = 0, on_host_ = 0;  // their elements in each window
+};
+
+}  // namespace zeno::zero
