@@ -14,10 +14,11 @@ struct Homes {
   Tier optimizer, params;
   bool far;  // the CPU's device memory is reached by copies only, as a GPU's
   double ratio = 1;
+  double cpu_share = 0;
 
   std::string text() const {
-    return fmt::format("optimizer {} ({:.0f} %), parameters {}{}", name_of(optimizer), ratio * 100,
-                       name_of(params), far ? ", far host" : "");
+    return fmt::format("optimizer {} ({:.0f} %, {:.0f} % by the CPU), parameters {}{}", name_of(optimizer),
+                       ratio * 100, cpu_share * 100, name_of(params), far ? ", far host" : "");
   }
   void set(RunSpec& spec, const Path& folder) const {
     zero::Offload& offload = spec.policy.offload;
@@ -25,6 +26,7 @@ struct Homes {
     offload.params = params;
     offload.far_host = far;
     offload.ratio = ratio;
+    offload.cpu_share = cpu_share;
     offload.chunk = 1024;
     offload.device_window = 4096;
     offload.host_window = 3000;
@@ -41,6 +43,7 @@ inline std::vector<Homes> all_homes() {
       for (Tier params : kTiers) {
         homes.push_back({optimizer, params, far});
         if (optimizer != Tier::device) homes.push_back({optimizer, params, far, 0.6});
+        if (optimizer != Tier::device && far) homes.push_back({optimizer, params, far, 1, 0.5});
       }
     }
   }

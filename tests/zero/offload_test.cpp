@@ -88,6 +88,30 @@ TEST(Offload, StatesLeaveTheDevice) {
   }
 }
 
+// Moments in fewer bits are rounded as a function of step and place: the bits do not depend on where they
+// are.
+TEST(Offload, SmallMomentsGiveTheSameBitsWhereverTheyAreKept) {
+  test::TempDir folder;
+  for (DType moments : {DType::bf16, DType::u8}) {
+    RunSpec spec;
+    spec.world = 2;
+    spec.policy.compute = DType::bf16;
+    spec.policy.moments = moments;
+    const RunResult reference = run_threads(spec);
+    int index = 0;
+    for (int stage : {1, 3}) {
+      apply_stage(spec.policy, stage);
+      EXPECT_EQ(run_threads(spec), reference) << "stage " << stage;
+      for (const Homes& homes : all_homes()) {
+        if ((stage < 3 && homes.params != Tier::device) || (!kFull && index++ % 5 != 0)) continue;
+        RunSpec other = spec;
+        homes.set(other, folder.path());
+        EXPECT_EQ(run_threads(other), reference) << "stage " << stage << " " << homes.text();
+      }
+    }
+  }
+}
+
 // A step that is skipped leaves parameters of other tiers as they were.
 TEST(Offload, SkippedStepsChangeNothing) {
   test::TempDir folder;

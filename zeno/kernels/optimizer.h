@@ -23,14 +23,15 @@ struct OptimizerHyper {
 struct OptimizerUpdate {
   OptimizerHyper hyper;
   Tensor grad;  // flat [1, n], fp32/bf16/fp16
-  // States [1, n], each fp32 or bf16. Results kept in bf16 are rounded at random (stochastic_rounding.h).
+  // States [1, n], each fp32 or bf16; moments also u8, which means cells (moment_cells.h), element 0 being
+  // the first of a cell. Results kept in less than fp32 are rounded at random (stochastic_rounding.h).
   Tensor master;
   Tensor m, v;   // v: adam/adamw only; m: empty for sgd without momentum
   Tensor param;  // optional [1, n] copy of master in the compute dtype; empty when masters are the parameters
   // Multiplies every gradient: 1 / (loss scale · clip). Read when the kernel runs, so it may be computed by
   // earlier work on the stream; 0 means: skip the update (overflow) and leave everything untouched.
   const float* grad_factor = nullptr;
-  // For bf16 states: the run's seed, and the place of element 0 in the whole, the same however it is cut.
+  // For rounded states: the run's seed, and the place of element 0 in the whole, the same however it is cut.
   uint64_t seed = 0;
   int64_t first_index = 0;
 };

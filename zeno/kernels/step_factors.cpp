@@ -32,17 +32,20 @@ void check_update(const OptimizerUpdate& op) {
     ensure(t.contiguous() && t.count() == n, "[optimizer] {}: got {} elements, expected {} like master", name,
            t.count(), n);
   };
-  const auto state = [&](const char* name, const Tensor& t, bool needed) {
+  const auto state = [&](const char* name, const Tensor& t, bool needed, bool cells) {
     flat(name, t, needed);
-    ensure(!t || t.dtype == DType::f32 || t.dtype == DType::bf16,
-           "[optimizer] {}: got {}, expected f32 or bf16", name, name_of(t.dtype));
+    ensure(!t || t.dtype == DType::f32 || t.dtype == DType::bf16 || (cells && t.dtype == DType::u8),
+           "[optimizer] {}: got {}, expected f32, bf16 or, for moments, cells in u8", name, name_of(t.dtype));
   };
   const bool adam = kind == Kind::adam || kind == Kind::adamw;
   flat("grad", op.grad, true);
-  state("master", op.master, true);
-  state("m", op.m, adam || kind == Kind::lion || op.hyper.momentum != 0);
-  state("v", op.v, adam);
+  state("master", op.master, true, false);
+  state("m", op.m, adam || kind == Kind::lion || op.hyper.momentum != 0, true);
+  state("v", op.v, adam, true);
   flat("param", op.param, false);
+  ensure(is_float(op.grad.dtype) && is_float(op.param.dtype),
+         "[optimizer] grad, param: got {}, {}, expected floating types", name_of(op.grad.dtype),
+         name_of(op.param.dtype));
   ensure(op.grad_factor != nullptr, "[optimizer] grad_factor: got null, expected an address");
   ensure(op.hyper.step >= 1, "[optimizer] step: got {}, expected 1 or more", op.hyper.step);
 }

@@ -52,7 +52,7 @@ void check_tensors(const checkpoint::Checkpoint& from, const zero::Engine& engin
 std::vector<checkpoint::StateKind> saved_states(const zero::Engine& engine) {
   std::vector<checkpoint::StateKind> kinds;
   for (const auto& [state, name] : states_of(engine))
-    kinds.push_back({std::string(name), engine.store().dtype(state)});
+    kinds.push_back({std::string(name), engine.store().value_dtype(state)});
   return kinds;
 }
 

@@ -22,8 +22,9 @@ enum class OptimizerKind { adamw, adam, sgd, lion };  // adam: weight decay adde
 enum class RecomputeMode { none, selective, full, automatic };
 enum class MicroBatchOrder { horizontal, vertical };
 enum class RunDevice { automatic, cpu, cuda };
-enum class MatmulDtype { automatic, bf16, fp8 };  // automatic: the compute dtype
-enum class BaseDtype { none, nf4 };               // none: the compute dtype
+enum class MatmulDtype { automatic, bf16, fp8 };          // automatic: the compute dtype
+enum class MomentDtype { automatic, fp32, bf16, eight };  // automatic: as masters
+enum class BaseDtype { none, nf4 };                       // none: the compute dtype
 using data::DataFormat, data::LossOn, data::Packing, data::TooLong;
 enum class BestMetric { loss, accuracy };
 
@@ -73,7 +74,8 @@ struct PrecisionConfig {
   bool fp16_enabled = false, bf16_enabled = false;  // as written; `compute` is what counts
   MatmulDtype matmul = MatmulDtype::automatic;      // of the products of blocks
   DType states = DType::f32;                        // of masters and moments
-  LossScaleConfig loss_scale;                       // fp16 only
+  MomentDtype moments = MomentDtype::automatic;
+  LossScaleConfig loss_scale;  // fp16 only
 };
 
 // 0: not given. After resolve_batch: train_batch = micro_batch · grad_accum · world.
@@ -209,6 +211,8 @@ template <>
 inline constexpr std::array<std::string_view, 3> kNames<RunDevice>{"auto", "cpu", "cuda"};
 template <>
 inline constexpr std::array<std::string_view, 3> kNames<MatmulDtype>{"auto", "bf16", "fp8"};
+template <>
+inline constexpr std::array<std::string_view, 4> kNames<MomentDtype>{"auto", "fp32", "bf16", "8bit"};
 template <>
 inline constexpr std::array<std::string_view, 2> kNames<BaseDtype>{"none", "nf4"};
 template <>

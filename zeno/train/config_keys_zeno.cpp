@@ -39,6 +39,10 @@ void add_numerics(TableBuilder& table) {
           "state_dtype", "masters and moments; bf16: rounded stochastically, a third of the bytes")
       .set_flag("--state-dtype");
   table
+      .key<&TrainConfig::precision, &PrecisionConfig::moments>(
+          "moment_dtype", "moments alone; 8bit: 8.5 bits per value, in blocks, rounded stochastically")
+      .set_flag("--moment-dtype");
+  table
       .key<kRecompute, &RecomputeConfig::mode>(
           "recompute", "activations computed again in backward; auto: no more than the memory asks for")
       .set_flag("--recompute");

@@ -42,6 +42,20 @@ OptimizerHyper::Kind kind_of(OptimizerKind kind) {
   return OptimizerHyper::Kind::adamw;
 }
 
+std::optional<DType> moments_of(MomentDtype dtype) {
+  switch (dtype) {
+    case MomentDtype::automatic:
+      return std::nullopt;
+    case MomentDtype::fp32:
+      return DType::f32;
+    case MomentDtype::bf16:
+      return DType::bf16;
+    case MomentDtype::eight:
+      return DType::u8;
+  }
+  return std::nullopt;
+}
+
 Tier tier_of(OffloadDevice device) {
   switch (device) {
     case OffloadDevice::cpu:
@@ -117,6 +131,7 @@ zero::EngineOptions engine_options(const TrainConfig& config, int64_t seq_len, D
   policy.reproducible = config.run.reproducible;
   policy.deterministic = config.run.deterministic;
   policy.states = config.precision.states;
+  policy.moments = moments_of(config.precision.moments);
   policy.seed = uint64_t(config.run.seed);
   policy.fp8 = config.precision.matmul == MatmulDtype::fp8;
   policy.nf4_base = config.lora.quantize_base == BaseDtype::nf4;

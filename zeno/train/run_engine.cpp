@@ -4,11 +4,13 @@
 #include <cstring>
 #include <utility>
 
+#include "zeno/base/error.h"
 #include "zeno/base/file.h"
 #include "zeno/base/log.h"
 #include "zeno/kernels/cuda/matmul_plans.h"
 #include "zeno/model/adapter_weights.h"
 #include "zeno/model/layers.h"
+#include "zeno/plan/cpu_share.h"
 #include "zeno/plan/fit.h"
 #include "zeno/plan/offload.h"
 #include "zeno/plan/recompute.h"
@@ -29,6 +31,29 @@ plan::MemoryLimits least_of_all_ranks(comm::World& world, plan::MemoryLimits min
     least.host = std::min(least.host, theirs.host);
   }
   return least;
+}
+
+// The CPU of a GPU's host takes a part of the updates of what is kept there.
+void share_with_cpu(zero::EngineOptions& options, comm::World& world) {
+  zero::Policy& policy = options.policy;
+  const bool away = policy.offload.optimizer != Tier::device && policy.compute != policy.states;
+  if (options.device.kind == Device::Kind::cpu || !away) return;
+  const int threads = std::max(1, available_cores() / world.local_size());
+  const plan::OffloadRates rates = plan::measure_offload_rates(options.device, threads, policy);
+  double share = plan::balanced_cpu_share(rates, policy);
+  for (const std::string& bytes :
+       world.exchange({reinterpret_cast<const char*>(&share), sizeof(share)}, "share of the CPU")) {
+    double theirs;
+    std::memcpy(&theirs, bytes.data(), sizeof(theirs));
+    share = std::min(share, theirs);  // all alike: the slowest decides
+  }
+  policy.offload.cpu_share = share;
+  if (log_rank() <= 0)
+    log_info(
+        "offload: {:.1f} GB/s each way and {:.2f} billion updates/s by the CPU at once: it updates {:.0f} % "
+        "of "
+        "what is on the host",
+        rates.link / 1e9, rates.updates / 1e9, share * 100);
 }
 
 }  // namespace
@@ -75,7 +100,14 @@ RunEngine make_engine(const TrainConfig& config, const model::ModelConfig& model
       least_of_all_ranks(world, memory_limits(run, options.device, world.local_size()));
   result.memory_limit = limits.device;
   place_states(config, layers, options, world.size(), limits, trains);
+  if (trains) share_with_cpu(options, world);
   plan::require_fit(layers, options, world.size(), limits);
+  const bool coded = options.policy.moments == DType::u8;
+  const bool on_disk = options.policy.offload.optimizer == Tier::disk;
+  require(
+      options.snapshot_copies == 0 || (!coded && !on_disk), ErrorKind::usage,
+      "[train] --peer-snapshot: got {}, expected states in memory and in floats; use --save-every instead",
+      coded ? "--moment-dtype 8bit" : "optimizer states on disk");
   for (const Path& folder : options.disk.folders) make_folders(folder);
   const model::StartingWeights weights(run.model, config.lora.adapter, model::parameter_table(layers),
                                        uint64_t(run.seed));

@@ -84,7 +84,8 @@ Policy policy_of(const EngineOptions& options, int world) {
 Snapshot::Mode snapshot_mode(const EngineOptions& options, const UnitTable& units) {
   const bool away =
       std::ranges::any_of(units.chunks, [](const StateChunk& c) { return c.tier != Tier::device; });
-  return away && options.snapshot_copies == 0 ? Snapshot::Mode::streamed : Snapshot::Mode::copied;
+  const bool coded = options.policy.moments == DType::u8;
+  return (away || coded) && options.snapshot_copies == 0 ? Snapshot::Mode::streamed : Snapshot::Mode::copied;
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ class Engine {
   ~Engine();
 
   // Fills parameters: `read` gives elements [begin, begin + out.size()) of a parameter. Only what this rank
-  // keeps is asked for.
+  // keeps is asked for, from several threads.
   using ValueReader = std::function<void(const nn::Parameter& param, int64_t begin, std::span<float> out)>;
   void load(const ValueReader& read);
 
@@ -117,7 +117,6 @@ class Engine {
   // the compute copy.
   void write(State state, int param, int64_t begin, std::span<const float> values);
   // Fills one state of what this rank keeps of all trainable parameters; masters fill the compute copy too.
-  // `read` is called from several threads.
   void load_state(State state, const ValueReader& read);
 
   // Takes this rank's masters and moments as they are after all steps submitted: begins to copy them to host
@@ -146,6 +145,8 @@ class Engine {
   };
   void warm_up();
   comm::Traffic traffic_since_last();
+  template <class Put>
+  void read_ahead(const std::vector<std::pair<int, Run>>& all, const ValueReader& read, const Put& put);
   // Values of what this rank keeps, from and to where they live. Blocking.
   std::vector<float> fetch(State state, int group, const Run& run);
   std::vector<float> fetch_nf4(int group, const Run& run);

@@ -10,6 +10,8 @@
 
 #include "zeno/base/error.h"
 #include "zeno/base/rng.h"
+#include "zeno/device/device.h"
+#include "zeno/kernels/moment_cells.h"
 #include "zeno/kernels/nf4.h"
 #include "zeno/zero/engine.h"
 
@@ -29,6 +31,8 @@ void from_floats(std::span<const float> values, DType dtype, std::byte* to) {
     for (size_t i = 0; i < values.size(); ++i) out[i] = T(values[i]);
   });
 }
+
+StateRole role_of(State state) { return state == State::first_moment ? StateRole::m : StateRole::v; }
 
 // Four bits have no code for anything else, and one such value would spoil its block.
 void require_finite(const nn::Parameter& param, int64_t begin, std::span<const float> values) {
@@ -91,10 +95,14 @@ std::vector<float> Engine::fetch_nf4(int group, const Run& run) {
 std::vector<float> Engine::fetch(State state, int group, const Run& run) {
   if (state == State::param && units_.groups[group].nf4) return fetch_nf4(group, run);
   const DType dtype = store_.dtype(state);
-  std::vector<std::byte> bytes(size_t(run.count) * size_of(dtype));
+  std::vector<std::byte> bytes(store_.bytes_of(state, group, run.count));
   store_.get(state, group, run.piece, bytes.data(), executor_->compute());
   std::vector<float> values(static_cast<size_t>(run.count));
-  to_floats(bytes.data(), dtype, values);
+  if (dtype == DType::u8) {
+    decode_moments(reinterpret_cast<const MomentCell*>(bytes.data()), role_of(state), values);
+  } else {
+    to_floats(bytes.data(), dtype, values);
+  }
   return values;
 }
 
@@ -107,6 +115,10 @@ void Engine::put(State state, int group, const Partition::Piece& piece, std::spa
     coded.resize(nf4_bytes(piece.count));
     nf4_quantise(values, reinterpret_cast<Nf4Cell*>(coded.data()));
     bytes = coded;
+  } else if (dtype == DType::u8) {
+    coded.resize(moment_bytes(piece.count));
+    encode_moments(values, role_of(state), reinterpret_cast<MomentCell*>(coded.data()));
+    bytes = coded;
   } else if (dtype != DType::f32) {
     coded.resize(values.size() * size_of(dtype));
     from_floats(values, dtype, coded.data());
@@ -115,25 +127,47 @@ void Engine::put(State state, int group, const Partition::Piece& piece, std::spa
   store_.put(state, group, piece, bytes.data(), executor_->compute());
 }
 
+// While one run is put in its place the next ones are read.
+template <class Put>
+void Engine::read_ahead(const std::vector<std::pair<int, Run>>& all, const ValueReader& read,
+                        const Put& put) {
+  const size_t ahead = std::clamp<size_t>(size_t(available_cores()), 4, 16);
+  std::vector<std::vector<float>> staging(ahead + 1);
+  std::deque<std::future<void>> reads;
+  const auto read_run = [&](size_t i) {
+    const auto& [param, run] = all[i];
+    staging[i % staging.size()].resize(size_t(run.count));
+    read(units_.params[size_t(param)], run.begin, staging[i % staging.size()]);
+  };
+  for (size_t i = 0, next = 0; i < all.size(); ++i) {
+    for (; next < all.size() && next <= i + ahead; ++next)
+      reads.push_back(std::async(std::launch::async, read_run, next));
+    reads.front().get();
+    reads.pop_front();
+    put(all[i].first, all[i].second, staging[i % staging.size()]);
+  }
+}
+
 void Engine::load(const ValueReader& read) {
   executor_->settle();
-  std::vector<float> staging;
+  std::vector<std::pair<int, Run>> all;
   for (int p = 0; p < int(units_.params.size()); ++p) {
-    const nn::Parameter& param = units_.params[p];
-    const int g = units_.places[p].group;
+    const nn::Parameter& param = units_.params[size_t(p)];
+    const int g = units_.places[size_t(p)].group;
     // Frozen parameters kept whole are never gathered: every rank reads all pieces itself.
-    const bool all =
+    const bool every =
         !param.trainable && store_.whole(State::param, g) && policy_.optimizer == Placement::sharded;
-    for (int rank = all ? 0 : world_.rank(); rank < (all ? world_.size() : world_.rank() + 1); ++rank) {
-      for (const Run& run : runs(State::param, p, 0, param.count(), rank)) {
-        staging.resize(size_t(run.count));
-        read(param, run.begin, staging);
-        if (units_.groups[g].nf4) require_finite(param, run.begin, staging);
-        if (param.trainable && !store_.aliased(g)) put(State::master, g, run.piece, staging);
-        put(State::param, g, run.piece, staging);
-      }
+    for (int rank = every ? 0 : world_.rank(); rank < (every ? world_.size() : world_.rank() + 1); ++rank) {
+      for (const Run& run : runs(State::param, p, 0, param.count(), rank)) all.emplace_back(p, run);
     }
   }
+  read_ahead(all, read, [&](int p, const Run& run, std::span<const float> values) {
+    const nn::Parameter& param = units_.params[size_t(p)];
+    const int g = units_.places[size_t(p)].group;
+    if (units_.groups[size_t(g)].nf4) require_finite(param, run.begin, values);
+    if (param.trainable && !store_.aliased(g)) put(State::master, g, run.piece, values);
+    put(State::param, g, run.piece, values);
+  });
 }
 
 void Engine::read(State state, int param, int64_t begin, std::span<float> out) {
@@ -176,26 +210,11 @@ void Engine::load_state(State state, const ValueReader& read) {
     for (const Run& run : runs(state, p, 0, units_.params[p].count(), world_.rank()))
       all.emplace_back(p, run);
   }
-  // While one run is put in its place the next ones are read.
-  constexpr size_t kAhead = 4;
-  std::array<std::vector<float>, kAhead + 1> staging;
-  std::deque<std::future<void>> reads;
-  const auto read_run = [&](size_t i) {
-    const auto& [param, run] = all[i];
-    staging[i % staging.size()].resize(size_t(run.count));
-    read(units_.params[param], run.begin, staging[i % staging.size()]);
-  };
-  for (size_t i = 0, next = 0; i < all.size(); ++i) {
-    for (; next < all.size() && next <= i + kAhead; ++next)
-      reads.push_back(std::async(std::launch::async, read_run, next));
-    reads.front().get();
-    reads.pop_front();
-    const auto& [param, run] = all[i];
-    const int group = units_.places[param].group;
-    const std::vector<float>& values = staging[i % staging.size()];
+  read_ahead(all, read, [&](int p, const Run& run, std::span<const float> values) {
+    const int group = units_.places[size_t(p)].group;
     put(state, group, run.piece, values);
     if (state == State::master && !store_.aliased(group)) put(State::param, group, run.piece, values);
-  }
+  });
 }
 
 void Engine::take_snapshot() {

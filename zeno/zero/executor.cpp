@@ -145,12 +145,12 @@ Executor::Executor(const ExecutorParts& parts, comm::World& world, Ledger& ledge
 
 // The disk's lanes are the host's own, whatever the device.
 void Executor::add_lane(Lane lane) {
-  const bool on_host = lane == Lane::read || lane == Lane::write;
+  const bool on_host = lane == Lane::read || lane == Lane::write || lane == Lane::host;
   StreamOptions options{.device = on_host ? Device{} : parts_.device,
                         .name = std::string(name_of(lane)),
                         .rank = rank_,
                         .cpu_waits = lanes_ > 1};
-  if (lane == Lane::compute || lane == Lane::update) options.threads = parts_.threads;
+  if (lane == Lane::compute || lane == Lane::update || lane == Lane::host) options.threads = parts_.threads;
   if (lane == Lane::compute) {
     options.scratch = scratch_.data();
     options.scratch_bytes = kernel_scratch_bytes(parts_.device.kind);
@@ -194,7 +194,7 @@ void Executor::launch(const StepInputs& inputs) {
   } else {
     launch_range(0, constant_end_, inputs);
   }
-  for (Lane lane : {Lane::compute, Lane::update, Lane::store, Lane::write}) {
+  for (Lane lane : {Lane::compute, Lane::update, Lane::store, Lane::write, Lane::host}) {
     if (streams_[size_t(lane)]) stream(lane).wait(state_read_);
   }
   launch_range(constant_end_, parts_.program.instructions.size(), inputs);

@@ -105,6 +105,10 @@ class Executor {
   void finish_step();
   bool replayable(const StepInputs& inputs);
   StepSums* sums() const { return reinterpret_cast<StepSums*>(sums_.data()); }
+  // Of the step that is being queued, on the host.
+  StepOutcome* result_slot() const {
+    return reinterpret_cast<StepOutcome*>(results_.data()) + launched_ % kDepth;
+  }
   StepOutcome* outcome() const { return reinterpret_cast<StepOutcome*>(outcome_.data()); }
 
   void dispatch(const Instruction& in, StreamRef stream, const StepInputs& inputs);
@@ -118,6 +122,9 @@ class Executor {
   void run_update(const Instruction& in, StreamRef stream, const StepInputs& inputs);
   void run_disk(const Instruction& in, StreamRef stream);
   void run_copy(const Instruction& in, StreamRef stream);
+  void run_send(const Instruction& in, StreamRef stream);
+  void run_publish(const Instruction& in, StreamRef stream);
+  size_t chunk_offset(State state, int chunk, const Partition::Piece& piece) const;
 
   std::byte* region(RegionId id) const;
   Tensor bytes_of(RegionId id) const;

@@ -68,7 +68,10 @@ void Executor::dispatch(const Instruction& in, StreamRef stream, const StepInput
       return run_disk(in, stream);
     case Op::fetch:
     case Op::store:
-      return run_copy(in, stream);
+      return in.op == Op::fetch && in.target.region == kNoRegion ? run_publish(in, stream)
+                                                                 : run_copy(in, stream);
+    case Op::send:
+      return run_send(in, stream);
     case Op::gather:
       return run_gather(in, stream);
     case Op::decode: {
@@ -109,8 +112,8 @@ void Executor::dispatch(const Instruction& in, StreamRef stream, const StepInput
     case Op::update:
       return run_update(in, stream, inputs);
     case Op::finish:
-      return copy_async(stream, results_.data() + size_t(launched_ % kDepth) * sizeof(StepOutcome),
-                        outcome_.data(), sizeof(StepOutcome));
+      return copy_async(stream, reinterpret_cast<std::byte*>(result_slot()), outcome_.data(),
+                        sizeof(StepOutcome));
   }
 }
 
@@ -264,42 +267,62 @@ int64_t Executor::first_index(int group) const {
   return first;
 }
 
+// Where a region that holds a chunk's elements has those of a piece.
+size_t Executor::chunk_offset(State state, int chunk, const Partition::Piece& piece) const {
+  const StateChunk& c = parts_.units.chunks[size_t(chunk)];
+  const bool whole = parts_.policy.optimizer == Placement::replicated;
+  return parts_.store.bytes_of(state, c.group, (whole ? piece.full : piece.shard) - c.begin);
+}
+
 void Executor::run_update(const Instruction& in, StreamRef stream, const StepInputs& inputs) {
   const int g = in.target.group;
   const StateStore& store = parts_.store;
-  const StateChunk& chunk = parts_.units.chunks[size_t(in.chunk)];
-  const bool whole = parts_.policy.optimizer == Placement::replicated;
-  // Of this chunk's elements, where a region holds them.
-  const auto offset = [&](State state, const Partition::Piece& piece) {
-    return store.bytes_of(state, g, (whole ? piece.full : piece.shard) - chunk.begin);
-  };
   const auto view = [&](State state, const Partition::Piece& piece) {
     if (!store.exists(state, g)) return Tensor{};
     const bool brought = in.states != kNoRegion && store.in_block(state, in.chunk);
-    std::byte* data = brought ? region(in.states) + store.block_offset(state, in.chunk) + offset(state, piece)
+    std::byte* data = brought ? region(in.states) + store.block_offset(state, in.chunk) +
+                                    chunk_offset(state, in.chunk, piece)
                               : store.at(state, g, piece);
     return Tensor(data, store.dtype(state), 1, piece.count);
   };
+  const auto in_region = [&](RegionId id, State state, const Partition::Piece& piece) {
+    std::byte* data =
+        id != kNoRegion ? region(id) + chunk_offset(state, in.chunk, piece) : store.at(state, g, piece);
+    return Tensor(data, store.dtype(state), 1, piece.count);
+  };
+  // The CPU has the outcome where finish has handed it over.
+  const StepOutcome* decided = in.lane == Lane::host ? result_slot() : outcome();
   for (const UpdateRun& run : update_runs_[size_t(in.chunk)]) {
-    OptimizerUpdate op{
-        .hyper = inputs.hyper,
-        .grad = Tensor(store.at(State::grad, g, run.piece), parts_.policy.grad, 1, run.piece.count),
-        .master = view(State::master, run.piece),
-        .m = view(State::first_moment, run.piece),
-        .v = view(State::second_moment, run.piece),
-        .param = {},
-        .grad_factor = &outcome()->grad_factor,
-        .seed = parts_.policy.seed,
-        .first_index = first_index(g) + run.piece.full};
+    OptimizerUpdate op{.hyper = inputs.hyper,
+                       .grad = in_region(in.source, State::grad, run.piece),
+                       .master = view(State::master, run.piece),
+                       .m = view(State::first_moment, run.piece),
+                       .v = view(State::second_moment, run.piece),
+                       .param = {},
+                       .grad_factor = &decided->grad_factor,
+                       .seed = parts_.policy.seed,
+                       .first_index = first_index(g) + run.piece.full};
     if (!run.decay) op.hyper.weight_decay = 0;
-    if (in.made != kNoRegion) {
-      op.param = Tensor(region(in.made) + offset(State::param, run.piece), parts_.policy.compute, 1,
-                        run.piece.count);
-      cast(stream, op.master, op.param);  // a skipped update leaves its copy as it is
-    } else if (parts_.policy.compute != parts_.policy.states) {
-      op.param = Tensor(store.at(State::param, g, run.piece), parts_.policy.compute, 1, run.piece.count);
-    }
+    if (in.made != kNoRegion || parts_.policy.compute != parts_.policy.states)
+      op.param = in_region(in.made, State::param, run.piece);
+    if (in.made != kNoRegion) cast(stream, op.master, op.param);  // a skipped update leaves it as it is
     optimizer_update(stream, op);
+  }
+}
+
+void Executor::run_send(const Instruction& in, StreamRef stream) {
+  for (const UpdateRun& run : update_runs_[size_t(in.chunk)]) {
+    copy_async(stream, region(in.target.region) + chunk_offset(State::grad, in.chunk, run.piece),
+               parts_.store.at(State::grad, in.target.group, run.piece),
+               parts_.store.bytes_of(State::grad, in.target.group, run.piece.count));
+  }
+}
+
+void Executor::run_publish(const Instruction& in, StreamRef stream) {
+  for (const UpdateRun& run : update_runs_[size_t(in.chunk)]) {
+    copy_async(stream, parts_.store.at(State::param, in.target.group, run.piece),
+               region(in.source) + chunk_offset(State::param, in.chunk, run.piece),
+               parts_.store.bytes_of(State::param, in.target.group, run.piece.count));
   }
 }
 

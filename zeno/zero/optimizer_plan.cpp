@@ -8,7 +8,8 @@ OptimizerPlan::OptimizerPlan(const CompileInput& input, ProgramBuilder& builder)
     : input_(input),
       builder_(builder),
       layout_(input.units, input.policy, 0),
-      brought_(input.units.chunks.size()) {
+      brought_(input.units.chunks.size()),
+      sent_(input.units.chunks.size(), kNoRegion) {
   for (int c = 0; c < int(input.units.chunks.size()); ++c) {
     if (input.units.chunks[size_t(c)].moves) moving_.push_back(c);
   }
@@ -61,7 +62,11 @@ void OptimizerPlan::bring(int c) {
 void OptimizerPlan::update_all() {
   for (int c = 0; c < int(input_.units.chunks.size()); ++c) {
     if (!input_.units.groups[size_t(input_.units.chunks[size_t(c)].group)].trainable) continue;
-    update(c);
+    if (input_.units.chunks[size_t(c)].by_cpu) {
+      update_by_cpu(c);
+    } else {
+      update(c);
+    }
     bring_ahead();
   }
 }
@@ -82,6 +87,29 @@ void OptimizerPlan::update(int c) {
   builder_.add(std::move(in));
   if (moves) send_back_states(c);
   if (made != kNoRegion) send_back_params(c, made);
+}
+
+// In the order in which backward completes them.
+void OptimizerPlan::send_gradients() {
+  for (int c = int(input_.units.chunks.size()) - 1; c >= 0; --c) {
+    const StateChunk& chunk = input_.units.chunks[size_t(c)];
+    if (!chunk.by_cpu) continue;
+    Instruction in = instruction(Op::send, Lane::send, c, Moved::states);
+    in.target.region = sent_[size_t(c)] =
+        builder_.region(Purpose::staging, size_t(chunk.count) * size_of(input_.policy.grad), Tier::host);
+    builder_.add(std::move(in));
+  }
+}
+
+void OptimizerPlan::update_by_cpu(int c) {
+  Instruction in = instruction(Op::update, Lane::host, c, Moved::states);
+  in.source = sent_[size_t(c)];
+  in.made =
+      builder_.region(Purpose::staging, layout_.extent_bytes(StateStore::OnDisk::params, c), Tier::host);
+  Instruction publish = instruction(Op::fetch, Lane::publish, c, Moved::params);
+  publish.source = in.made;
+  builder_.add(std::move(in));
+  builder_.add(std::move(publish));
 }
 
 void OptimizerPlan::send_back_states(int c) {

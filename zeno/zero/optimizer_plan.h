@@ -3,7 +3,9 @@
 //
 // Bringing a chunk does not depend on the step's gradients, only the update does: so reads and fetches begin
 // with the step and run ahead of it as far as the windows allow, and what has been updated goes back while
-// the next step computes. Nothing is done twice or guessed: the update itself waits for the norm.
+// the next step computes. Nothing is done twice or guessed: the update itself waits for the norm. A part may
+// be updated by the CPU where it is kept, beside what passes through the GPU: gradients go down and
+// parameters come up, in the compute type, instead of states in both directions.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +22,8 @@ class OptimizerPlan {
 
   // Emits the reads and fetches that fit the windows.
   void bring_ahead();
+  // Emits the way of gradients to the CPU, where it updates: each chunk's as soon as it is complete.
+  void send_gradients();
   // Emits all updates, what is left to bring, and the way back.
   void update_all();
 
@@ -32,6 +36,7 @@ class OptimizerPlan {
   bool fits(const StateChunk& chunk) const;
   void bring(int chunk);
   void update(int chunk);
+  void update_by_cpu(int chunk);
   void send_back_states(int chunk);
   void send_back_params(int chunk, RegionId made);
 
@@ -41,6 +46,7 @@ class OptimizerPlan {
   std::vector<int> moving_;              // chunks to bring, in the order of updates
   size_t next_ = 0;                      // of them
   std::vector<Brought> brought_;         // by chunk
+  std::vector<RegionId> sent_;           // by chunk: gradients on the host
   int live_ = 0;                         // chunks brought and not yet sent back
   int64_t on_device_ = 0, on_host_ = 0;  // their elements in each window
 };

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 
 #include "zeno/base/dtype.h"
 #include "zeno/device/memory.h"
@@ -30,6 +31,7 @@ struct Offload {
   int64_t chunk = 16 << 20;   // states that move as one
   int64_t device_window = 0;  // states on their way through the device at once; at least two chunks
   int64_t host_window = 0;    // states of the disk in host memory at once; at least two chunks
+  double cpu_share = 0;       // of the states on the host of a GPU, the part that the CPU updates there
   bool far_host = false;      // the device has memory of its own: a GPU
 };
 
@@ -39,10 +41,11 @@ struct Policy {
   Placement optimizer = Placement::replicated;
 
   DType compute = DType::f32;
-  DType grad = DType::f32;    // accumulation
-  DType wire = DType::f32;    // what reductions send
-  DType states = DType::f32;  // masters and moments; bf16 rounds them stochastically (optimizer.h)
-  uint64_t seed = 0;          // of that rounding, and of dropout and noise
+  DType grad = DType::f32;       // accumulation
+  DType wire = DType::f32;       // what reductions send
+  DType states = DType::f32;     // masters and moments; bf16 rounds them stochastically (optimizer.h)
+  std::optional<DType> moments;  // where they differ from masters; u8: cells of eight bits (moment_cells.h)
+  uint64_t seed = 0;             // of that rounding, and of dropout and noise
 
   int64_t reduce_bucket = 500'000'000;  // elements
   int64_t gather_bucket = 500'000'000;  // elements

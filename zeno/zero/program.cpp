@@ -20,6 +20,8 @@ std::string_view name_of(Op op) {
       return "store";
     case Op::write:
       return "write";
+    case Op::send:
+      return "send";
     case Op::gather:
       return "gather";
     case Op::decode:
@@ -72,6 +74,12 @@ std::string_view name_of(Lane lane) {
       return "store";
     case Lane::write:
       return "write";
+    case Lane::send:
+      return "send";
+    case Lane::host:
+      return "host";
+    case Lane::publish:
+      return "publish";
   }
   return "?";
 }

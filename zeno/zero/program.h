@@ -20,13 +20,16 @@ enum class Lane {
   compute,
   gather,  // parameters on their way to use
   reduce,
-  read,    // disk to host
-  fetch,   // host to device
-  update,  // states that had to be brought; those that are at hand are updated on the compute lane
-  store,   // device to host
-  write,   // host to disk
+  read,     // disk to host
+  fetch,    // host to device
+  update,   // states that had to be brought; those that are at hand are updated on the compute lane
+  store,    // device to host
+  write,    // host to disk
+  send,     // gradients to the host
+  host,     // updates by the CPU beside a GPU
+  publish,  // what the CPU updated, to the device
 };
-inline constexpr int kLanes = int(Lane::write) + 1;
+inline constexpr int kLanes = int(Lane::publish) + 1;
 
 enum class Op {
   start,        // clear the step's sums
@@ -34,6 +37,7 @@ enum class Op {
   fetch,        // a chunk, or the parameters of a group, from the host to the device
   store,        // a chunk from the device to the host
   write,        // a chunk to the disk
+  send,         // a chunk's gradients to the host
   gather,       // assemble chunks of a group from all ranks
   decode,       // the parameters of a group in NF4, for use
   zero_grads,   // clear a gradient buffer
@@ -80,7 +84,8 @@ struct ChunkRange {
   bool accumulate = false;      // reduce: add to what the shard holds
 };
 
-// What a move between tiers carries: masters and moments, or parameters.
+// What a move between tiers carries: masters and moments, or parameters. A fetch of a chunk's parameters
+// without a target brings them where they are kept.
 enum class Moved { states, params };
 
 struct Instruction {
@@ -96,7 +101,8 @@ struct Instruction {
   RegionId wire = kNoRegion;       // reduce: copy in the communication dtype
   // decode, zero_grads, add_grads (destination), scan, update, reduce_rows; read, fetch, store: where to
   Binding target;
-  // add_grads; decode, gather, fetch, store, write: from where (kNoRegion: where it is kept)
+  // add_grads; decode, gather, fetch, store, write: from where (kNoRegion: where it is kept); update by the
+  // CPU: gradients
   RegionId source = kNoRegion;
   Moved moved = Moved::states;  // read, fetch, store, write
   int chunk = -1;               // those and update: of UnitTable::chunks; -1: a whole group's parameters

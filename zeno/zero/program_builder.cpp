@@ -56,7 +56,7 @@ std::vector<RegionId> touched_regions(const Instruction& in) {
 }
 
 std::vector<std::pair<int, int>> touched_storage(const Instruction& in) {
-  constexpr int kParams = 0, kGrads = 1, kSums = 2, kStates = 3;
+  constexpr int kParams = 0, kGrads = 1, kSums = 2, kStates = 3, kOutcome = 4;
   std::vector<std::pair<int, int>> storage;
   for (const Binding& binding : in.params) {
     if (binding.region == kNoRegion) storage.emplace_back(kParams, binding.group);
@@ -86,27 +86,36 @@ std::vector<std::pair<int, int>> touched_storage(const Instruction& in) {
       storage.emplace_back(kSums, 0);
       break;
     case Op::update:
-      storage.emplace_back(kGrads, in.target.group);
+      if (in.source == kNoRegion) storage.emplace_back(kGrads, in.target.group);
       if (in.made == kNoRegion) storage.emplace_back(kParams, in.target.group);
       if (in.states == kNoRegion) storage.emplace_back(kStates, in.chunk);
-      storage.emplace_back(kSums, 0);
+      storage.emplace_back(kOutcome, int(in.lane));
       break;
     case Op::read:
     case Op::fetch:
     case Op::store:
     case Op::write: {
-      const bool kept = in.op == Op::read || in.op == Op::write ||
-                        (in.op == Op::fetch ? in.source : in.target.region) == kNoRegion;
-      if (!kept) break;
+      const bool inside = (in.op == Op::fetch || in.op == Op::store) && in.source != kNoRegion &&
+                          in.target.region != kNoRegion;
+      if (inside) break;
       storage.emplace_back(in.moved == Moved::states ? kStates : kParams,
                            in.moved == Moved::states ? in.chunk : in.target.group);
       break;
     }
+    case Op::send:
+      storage.emplace_back(kGrads, in.target.group);
+      break;
+    case Op::finish:  // the CPU reads what it hands over
+      storage.emplace_back(kOutcome, int(in.lane));
+      storage.emplace_back(kOutcome, int(Lane::host));
+      break;
+    case Op::norm:
+      for (int lane = 0; lane < kLanes; ++lane) storage.emplace_back(kOutcome, lane);
+      storage.emplace_back(kSums, 0);
+      break;
     case Op::start:
-    case Op::finish:
     case Op::loss:
     case Op::sum_losses:
-    case Op::norm:
       storage.emplace_back(kSums, 0);
       break;
     default:

@@ -34,7 +34,7 @@ bool share_bytes(const Region& a, const Region& b);
 std::vector<RegionId> touched_regions(const Instruction& instruction);
 
 // Storage outside regions that an instruction touches: parameters (0) or gradients (1) of a group, the
-// step's sums (2, 0), and where a chunk's states are kept (3).
+// step's sums (2, 0), where a chunk's states are kept (3), and the step's outcome as a lane reads it (4).
 std::vector<std::pair<int, int>> touched_storage(const Instruction& instruction);
 
 }  // namespace zeno::zero

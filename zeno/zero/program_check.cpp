@@ -138,7 +138,7 @@ class Checker {
             units_.first_chunk[size_t(in.target.group) + 1] - units_.first_chunk[size_t(in.target.group)];
         if (int(parts[in.target.region].size()) == all) brought.insert(in.target.region);
       }
-      if (in.op == Op::fetch && in.moved == Moved::params) {
+      if (in.op == Op::fetch && in.moved == Moved::params && in.target.region != kNoRegion) {
         demand(in.source == kNoRegion || brought.count(in.source) > 0, i, "fetches what was not read");
         brought.insert(in.target.region);
       }
@@ -175,7 +175,7 @@ class Checker {
   void check_updates() const {
     std::vector<int> updates(units_.chunks.size(), 0);
     std::set<std::pair<int, RegionId>> cleared;
-    std::set<RegionId> states, updated;
+    std::set<RegionId> states, updated, made;
     for (int i = 0; i < count(); ++i) {
       const Instruction& in = program_.instructions[size_t(i)];
       const bool carries = in.moved == Moved::states;
@@ -183,8 +183,10 @@ class Checker {
       if (carries && (in.op == Op::read || in.op == Op::fetch)) states.insert(in.target.region);
       if (carries && (in.op == Op::store || in.op == Op::write))
         demand(updated.erase(in.source) == 1, i, "sends back states that were not updated");
+      if (!carries && (in.op == Op::store || in.op == Op::write || in.op == Op::fetch)) made.erase(in.source);
       if (carries && in.op == Op::store && in.target.region != kNoRegion) updated.insert(in.target.region);
       if (in.op == Op::update) {
+        if (in.made != kNoRegion) made.insert(in.made);
         ++updates[size_t(in.chunk)];
         demand(units_.chunks[size_t(in.chunk)].moves ? states.count(in.states) > 0 : in.states == kNoRegion,
                i, "updates states that are not there");
@@ -196,6 +198,7 @@ class Checker {
                "adds to gradients that were not cleared");
       }
     }
+    ensure(made.empty(), "[program] new parameters of {} chunks do not go back", made.size());
     ensure(updated.empty(), "[program] states of {} chunks do not go back", updated.size());
     for (size_t c = 0; c < updates.size(); ++c) {
       ensure(updates[c] == int(units_.groups[size_t(units_.chunks[c].group)].trainable),

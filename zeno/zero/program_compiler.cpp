@@ -203,13 +203,14 @@ class Compiler {
 
   void finish_step() {
     builder_.add({.op = Op::sum_losses, .layer = input_.units.loss_layer()});
+    if (trains_) optimizer_.send_gradients();
     if (trains_) scan_gradients();
     Instruction norm{.op = Op::norm, .layer = input_.units.loss_layer()};
     // The step ends on the compute lane; where updates follow, other work can go on meanwhile.
     norm.lane = trains_ && input_.world > 1 && input_.policy.overlap ? Lane::reduce : Lane::compute;
     builder_.add(std::move(norm));
-    if (trains_) optimizer_.update_all();
     builder_.add({.op = Op::finish, .layer = input_.units.loss_layer()});
+    if (trains_) optimizer_.update_all();
   }
 
   void scan_gradients() {

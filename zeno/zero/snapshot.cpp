@@ -6,6 +6,7 @@
 #include "zeno/base/error.h"
 #include "zeno/base/math.h"
 #include "zeno/device/copy.h"
+#include "zeno/kernels/moment_cells.h"
 
 namespace zeno::zero {
 
@@ -28,7 +29,7 @@ void Snapshot::add(int param, int rank, int64_t most) {
       const int64_t count = std::min(run.count - done, most - begin % most);
       for (State state : kOptimizerStates) {
         if (!store_.exists(state, place.group)) continue;
-        const size_t bytes = size_t(count) * size_of(store_.dtype(state));
+        const size_t bytes = size_t(count) * size_of(store_.value_dtype(state));
         pieces_.push_back({state, param, begin, count});
         places_.push_back({place.group, {run.full + done, run.shard + done, count}, size_, bytes});
         size_ += bytes;
@@ -111,11 +112,27 @@ std::span<const std::byte> Snapshot::part(size_t begin, size_t end) {
 void Snapshot::read(size_t i, size_t skip, std::span<std::byte> out) {
   const Place& place = places_[i];
   const State state = pieces_[i].state;
-  const int64_t size = int64_t(size_of(store_.dtype(state))), first = int64_t(skip) / size;
+  const int64_t size = int64_t(size_of(store_.value_dtype(state))), first = int64_t(skip) / size;
   const Partition::Piece piece{place.piece.full + first, place.piece.shard + first,
                                int64_t(out.size()) / size};
-  std::byte* to = out.data();
-  for (const StateStore::Stretch& stretch : store_.stretches(state, place.group, piece)) {
+  if (store_.dtype(state) == DType::u8) return read_cells(state, place.group, piece, out);
+  read_bytes(state, place.group, piece, out.data());
+}
+
+// What cells are worth. A part of the image may begin within one.
+void Snapshot::read_cells(State state, int group, const Partition::Piece& piece, std::span<std::byte> out) {
+  const int64_t skip = piece.full % kMomentCell;
+  const Partition::Piece whole{piece.full - skip, piece.shard - skip, piece.count + skip};
+  std::vector<MomentCell> cells(static_cast<size_t>(moment_cells(whole.count)));
+  read_bytes(state, group, whole, reinterpret_cast<std::byte*>(cells.data()));
+  reads_->synchronize();
+  std::vector<float> values(static_cast<size_t>(whole.count));
+  decode_moments(cells.data(), state == State::first_moment ? StateRole::m : StateRole::v, values);
+  std::memcpy(out.data(), values.data() + skip, out.size());
+}
+
+void Snapshot::read_bytes(State state, int group, const Partition::Piece& piece, std::byte* to) {
+  for (const StateStore::Stretch& stretch : store_.stretches(state, group, piece)) {
     if (stretch.tier == Tier::device) {
       copy_async(*reads_, to, stretch.data, stretch.bytes);
     } else {

@@ -3,10 +3,10 @@
 // ranks keep everything, each takes its part.
 //
 // The image is a copy in host memory, taken at once, so that training can go on; or, where host memory and
-// disks hold the states already, it is read from there piece by piece as it is written, and the next update
-// waits until release(). Owns its memory, booked as host staging. copy() is async; whoever changes the state
-// next must wait for it. Thread rule: one thread, except part() and release(), which one other thread may
-// call after copy().
+// disks hold the states already, or moments are kept in eight bits, it is read from there piece by piece as
+// it is written, and the next update waits until release(). Owns its memory, booked as host staging. copy()
+// is async; whoever changes the state next must wait for it. Thread rule: one thread, except part() and
+// release(), which one other thread may call after copy().
 #pragma once
 
 #include <condition_variable>
@@ -58,6 +58,8 @@ class Snapshot {
   void add(int param, int rank, int64_t most);
   size_t staging_bytes() const;
   void read(size_t place, size_t skip, std::span<std::byte> out);
+  void read_cells(State state, int group, const Partition::Piece& piece, std::span<std::byte> out);
+  void read_bytes(State state, int group, const Partition::Piece& piece, std::byte* to);
   const std::byte* extent(int chunk);
 
   const UnitTable& units_;

@@ -10,6 +10,7 @@
 #include "zeno/base/math.h"
 #include "zeno/device/copy.h"
 #include "zeno/device/device.h"
+#include "zeno/kernels/moment_cells.h"
 
 namespace zeno::zero {
 namespace {
@@ -109,12 +110,14 @@ bool StateStore::aliased(int group) const {
 
 size_t StateStore::bytes_of(State state, int group, int64_t elements) const {
   if (state == State::param) return units_.groups[group].stored_bytes(elements, policy_.compute);
+  if (dtype(state) == DType::u8) return moment_bytes(elements);
   return size_t(elements) * size_of(dtype(state));
 }
 
 DType StateStore::dtype(State state) const {
   if (state == State::param) return policy_.compute;
-  return state == State::grad ? policy_.grad : policy_.states;
+  if (state == State::grad) return policy_.grad;
+  return state == State::master ? policy_.states : policy_.moments.value_or(policy_.states);
 }
 
 bool StateStore::in_block(State state, int chunk) const {

@@ -52,8 +52,10 @@ class StateStore {
   bool exists(State state, int group) const { return slot(state, group).exists; }
   // Are masters and parameters of the group the same memory?
   bool aliased(int group) const;
-  // Of an element; of NF4 parameters, what they decode to.
+  // Of an element; of NF4 parameters, what they decode to; u8: moments in cells.
   DType dtype(State state) const;
+  // Of what an element is worth: what checkpoints keep.
+  DType value_dtype(State state) const { return dtype(state) == DType::u8 ? DType::f32 : dtype(state); }
   // First element of what this rank keeps of the group's parameters or gradients, in memory.
   std::byte* data(State state, int group) const;
   // Where the first element of one of this rank's pieces is kept, which must be memory. Pieces of optimizer

@@ -139,6 +139,23 @@ void place_states(UnitTable& table, const Policy& policy) {
   table.first_chunk.push_back(int(table.chunks.size()));
 }
 
+// The last layers' parameters are needed last: the CPU has time for them while the next step begins.
+void share_with_cpu(UnitTable& table, const Policy& policy) {
+  if (policy.compute == policy.states) return;  // masters are the device's parameters
+  const auto on_host = [&](const StateChunk& chunk) {
+    return chunk.tier == Tier::host && chunk.moves && !table.groups[size_t(chunk.group)].moves;
+  };
+  int64_t left = 0;
+  for (const StateChunk& chunk : table.chunks) left += on_host(chunk) ? chunk.count : 0;
+  left = int64_t(double(left) * policy.offload.cpu_share);
+  for (auto chunk = table.chunks.rbegin(); chunk != table.chunks.rend() && left > 0; ++chunk) {
+    if (!on_host(*chunk)) continue;
+    chunk->by_cpu = true;
+    chunk->moves = false;
+    left -= chunk->count;
+  }
+}
+
 }  // namespace
 
 size_t Group::stored_bytes(int64_t elements, DType compute) const {
@@ -174,6 +191,7 @@ UnitTable make_units(const nn::LayerList& model, const Policy& policy, int world
   make_groups(table, policy, world, owner);
   place_params(table, policy, world);
   place_states(table, policy);
+  share_with_cpu(table, policy);
   for (const std::vector<int>& params : table.layer_params) {
     std::vector<int> groups;
     for (int p : params) groups.push_back(table.places[p].group);

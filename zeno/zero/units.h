@@ -44,6 +44,7 @@ struct StateChunk {
   int64_t begin = 0, count = 0;  // elements
   Tier tier = Tier::device;      // of masters and moments
   bool moves = false;            // to the device, or from the disk, for the update
+  bool by_cpu = false;           // updated where it is, by the host of a GPU
 };
 
 struct UnitTable {

@@ -9,19 +9,16 @@
 #include <algorithm>
 
 #include "zeno/kernels/cpu/simd_lanes.h"
+#include "zeno/kernels/cpu/simd_random.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace zeno::HWY_NAMESPACE {
 
-// random_bits32 of neighbouring columns.
+// The random bits of neighbouring columns.
 template <class D>
 HWY_INLINE hn::Vec<U32Tag<D>> column_bits(D, uint64_t key, int64_t column) {
   const U32Tag<D> du;
-  auto bits = hn::Xor(hn::Iota(du, uint32_t(column)), hn::Set(du, uint32_t(key)));
-  bits = hn::Mul(hn::Xor(bits, hn::ShiftRight<16>(bits)), hn::Set(du, 0x7feb352du));
-  const auto high = hn::Xor(hn::ShiftRight<15>(bits), hn::Set(du, uint32_t(key >> 32)));
-  bits = hn::Mul(hn::Xor(bits, high), hn::Set(du, 0x846ca68bu));
-  return hn::Xor(bits, hn::ShiftRight<16>(bits));
+  return random_bits32(du, key, counters_from(du, uint32_t(column)));
 }
 
 template <class T>

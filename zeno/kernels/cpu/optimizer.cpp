@@ -10,8 +10,8 @@
 #include <hwy/highway.h>
 
 #include "zeno/kernels/cpu/simd_lanes.h"
+#include "zeno/kernels/cpu/simd_moments.h"
 #include "zeno/kernels/step_factors.h"
-#include "zeno/kernels/stochastic_rounding.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace zeno::HWY_NAMESPACE {
@@ -38,14 +38,19 @@ HWY_INLINE hn::Vec<D> stepped(D d, const StepFactors& f, hn::Vec<D> g, hn::Vec<D
   } else {
     m = hn::MulAdd(hn::Sub(g, m), hn::Set(d, f.one_beta1), m);
     v = hn::MulAdd(hn::Mul(g, hn::Set(d, f.one_beta2)), g, hn::Mul(v, hn::Set(d, f.beta2)));
-    const auto denominator = hn::Add(hn::Div(hn::Sqrt(v), hn::Set(d, f.root)), hn::Set(d, f.eps));
+    auto root = hn::Sqrt(v);
+    // Divisions are most of the work. Some hundred steps on, this one changes nothing.
+    if (f.root != 1) root = hn::Div(root, hn::Set(d, f.root));
+    const auto denominator = hn::Add(root, hn::Set(d, f.eps));
     return hn::NegMulAdd(hn::Set(d, f.step_size), hn::Div(m, denominator), p);
   }
 }
 
+template <Kind kKind>
+inline constexpr bool kHasV = kKind == Kind::adamw || kKind == Kind::adam;
+
 template <Kind kKind, class G, class P>
 struct Spans {
-  static constexpr bool kHasV = kKind == Kind::adamw || kKind == Kind::adam;
   const G* grad;
   float* master;
   float* m;  // null: sgd without momentum
@@ -61,11 +66,11 @@ HWY_INLINE void update_lanes(const StepFactors& f, const Spans<kKind, G, P>& s, 
   const auto g = hn::Mul(load(d, s.grad + i, lanes), hn::Set(d, f.grad));
   auto m = s.m ? load(d, s.m + i, lanes) : hn::Zero(d);
   auto v = hn::Zero(d);
-  if constexpr (Spans<kKind, G, P>::kHasV) v = load(d, s.v + i, lanes);
+  if constexpr (kHasV<kKind>) v = load(d, s.v + i, lanes);
   const auto p = stepped<kKind>(d, f, g, load(d, s.master + i, lanes), m, v);
   store(d, p, s.master + i, lanes);
   if (s.m) store(d, m, s.m + i, lanes);
-  if constexpr (Spans<kKind, G, P>::kHasV) store(d, v, s.v + i, lanes);
+  if constexpr (kHasV<kKind>) store(d, v, s.v + i, lanes);
   if (s.streaming) {
     stream(d, p, s.param + i, lanes);
   } else if (s.param) {
@@ -91,16 +96,159 @@ void update_range(const OptimizerUpdate& op, const StepFactors& f, int64_t begin
   });
 }
 
+// The type of an array: known where the loop is compiled, or looked up for every vector. The usual mixes have
+// loops of their own; all of them would be hundreds.
+struct AnyType {
+  static DType of(const Tensor& t) { return t.dtype; }
+};
+template <DType kType>
+struct Fixed {
+  static constexpr DType of(const Tensor&) { return kType; }
+};
+
+// Up to kMomentCell elements of a gradient, a state or the copy, from `at` on: all of a cell where it is kept
+// in cells.
+template <class Type, StateRole kRole = StateRole::master>
+struct Part {
+  Part(const Tensor& t, int64_t at) : tensor(t), first(at) {
+    if (!t || Type::of(t) != DType::u8) return;
+    exponent = cell().exponent;
+    some_small = has_small<kRole>(cell());
+  }
+
+  MomentCell& cell() const {
+    return reinterpret_cast<MomentCell*>(tensor.data)[uint64_t(first) / uint64_t(kMomentCell)];
+  }
+  template <class T>
+  T* as(int64_t k) const {
+    return reinterpret_cast<T*>(tensor.data) + first + k;
+  }
+
+  template <class Lanes>
+  HWY_INLINE Floats load_lanes(int64_t k, Lanes lanes) const {
+    const FloatTag d;
+    switch (Type::of(tensor)) {
+      case DType::bf16:
+        return load(d, as<BF16>(k), lanes);
+      case DType::f16:
+        return load(d, as<F16>(k), lanes);
+      case DType::u8:
+        return decoded<kRole>(cell().codes + k, exponent, some_small);
+      default:
+        return load(d, as<float>(k), lanes);
+    }
+  }
+  // Stores a state and returns what it will be read back as; what belongs to a cell goes to `waiting`.
+  template <class Lanes>
+  HWY_INLINE Floats store_rounded(Floats x, Bits noise, int64_t k, Lanes lanes, float* waiting) const {
+    const FloatTag d;
+    if (Type::of(tensor) == DType::bf16) {
+      const auto bits = rounded_to_bf16<kRole>(x, noise);
+      store_raw(d, hn::TruncateTo(hn::Rebind<uint16_t, FloatTag>(), bits), as<uint16_t>(k), lanes);
+      return widen(d, bits, BF16());
+    }
+    const bool waits = kRole != StateRole::master && Type::of(tensor) == DType::u8;
+    store(d, x, waits ? waiting + k : as<float>(k), lanes);
+    return x;
+  }
+  template <class Lanes>
+  HWY_INLINE void store_copy(Floats x, int64_t k, Lanes lanes, bool streaming) const {
+    const FloatTag d;
+    const auto put = [&](auto* p) HWY_ATTR { streaming ? stream(d, x, p, lanes) : store(d, x, p, lanes); };
+    if (Type::of(tensor) == DType::bf16) return put(as<BF16>(k));
+    if (Type::of(tensor) == DType::f16) return put(as<F16>(k));
+    put(as<float>(k));
+  }
+
+  const Tensor& tensor;
+  int64_t first;
+  uint32_t exponent = 0;    // of the cell
+  bool some_small = false;  // codes of it
+};
+
+// What must be known of a whole cell before the first of its codes is.
+struct Waiting {
+  HWY_ALIGN float m[kMomentCell], v[kMomentCell];
+  HWY_ALIGN uint32_t noise[kMomentCell];
+};
+
+template <Kind kKind, class Copied, class Master, class Moment>
+HWY_INLINE void update_part(const OptimizerUpdate& op, const StepFactors& f,
+                            const StochasticRounding& rounding, int64_t at, int64_t count, bool streaming,
+                            Waiting& waiting) {
+  const FloatTag d;
+  const CellNoise noises(rounding, op.first_index + at);
+  const Part<Copied> grad(op.grad, at), param(op.param, at);
+  const Part<Master> master(op.master, at);
+  const Part<Moment, StateRole::m> first(op.m, at);
+  const Part<Moment, StateRole::v> second(op.v, at);
+  for_lanes(d, count, [&](int64_t k, auto lanes) HWY_ATTR {
+    const auto g = hn::Mul(grad.load_lanes(k, lanes), hn::Set(d, f.grad));
+    auto m = op.m ? first.load_lanes(k, lanes) : hn::Zero(d);
+    auto v = hn::Zero(d);
+    if constexpr (kHasV<kKind>) v = second.load_lanes(k, lanes);
+    auto p = stepped<kKind>(d, f, g, master.load_lanes(k, lanes), m, v);
+    const auto noise = noises.at(k);
+    hn::Store(noise, BitsTag(), waiting.noise + k);
+    p = master.store_rounded(p, noise, k, lanes, nullptr);
+    if (op.m) first.store_rounded(m, noise, k, lanes, waiting.m);
+    if constexpr (kHasV<kKind>) second.store_rounded(v, noise, k, lanes, waiting.v);
+    if (op.param) param.store_copy(p, k, lanes, streaming);
+  });
+  if (op.m && Moment::of(op.m) == DType::u8) {
+    encode_cell<StateRole::m>(waiting.m, waiting.noise, first.cell());
+  }
+  if (kHasV<kKind> && Moment::of(op.v) == DType::u8) {
+    encode_cell<StateRole::v>(waiting.v, waiting.noise, second.cell());
+  }
+}
+
+template <Kind kKind, class Copied, class Master, class Moment>
+void update_rounded(const OptimizerUpdate& op, const StepFactors& f, int64_t begin, int64_t end) {
+  const StochasticRounding rounding(op.seed, op.hyper.step);
+  const bool streaming = op.param && streams_well(op.param.data + size_t(begin) * size_of(op.param.dtype));
+  Waiting waiting;
+  for (int64_t at = begin; at < end; at += kMomentCell) {
+    const int64_t count = std::min(kMomentCell, end - at);
+    if (count < kMomentCell) waiting = {};
+    update_part<kKind, Copied, Master, Moment>(op, f, rounding, at, count, streaming, waiting);
+  }
+  if (streaming) hwy::FlushStream();
+}
+
+// Where AdamW, gradients and the copy in bf16 and moments alike meet, the types are fixed.
+template <class Master>
+bool update_usual(const OptimizerUpdate& op, const StepFactors& f, int64_t begin, int64_t end) {
+  using B = Fixed<DType::bf16>;
+  using Cells = Fixed<DType::u8>;
+  const bool usual = op.hyper.kind == Kind::adamw && op.master.dtype == Master::of(op.master) &&
+                     op.grad.dtype == DType::bf16 && (!op.param || op.param.dtype == DType::bf16) &&
+                     op.m.dtype == op.v.dtype && op.m.dtype != DType::f32;
+  if (!usual) return false;
+  op.m.dtype == DType::u8 ? update_rounded<Kind::adamw, B, Master, Cells>(op, f, begin, end)
+                          : update_rounded<Kind::adamw, B, Master, B>(op, f, begin, end);
+  return true;
+}
+
+template <Kind kKind>
+void update_kind(const OptimizerUpdate& op, const StepFactors& f, int64_t begin, int64_t end) {
+  const auto plain = [](const Tensor& t) { return !t || t.dtype == DType::f32; };
+  if (plain(op.master) && plain(op.m) && plain(op.v)) return update_range<kKind>(op, f, begin, end);
+  if (update_usual<Fixed<DType::f32>>(op, f, begin, end)) return;
+  if (update_usual<Fixed<DType::bf16>>(op, f, begin, end)) return;
+  update_rounded<kKind, AnyType, AnyType, AnyType>(op, f, begin, end);
+}
+
 void update_any(const OptimizerUpdate& op, const StepFactors& f, int64_t begin, int64_t end) {
   switch (op.hyper.kind) {
     case Kind::adamw:
-      return update_range<Kind::adamw>(op, f, begin, end);
+      return update_kind<Kind::adamw>(op, f, begin, end);
     case Kind::adam:
-      return update_range<Kind::adam>(op, f, begin, end);
+      return update_kind<Kind::adam>(op, f, begin, end);
     case Kind::sgd:
-      return update_range<Kind::sgd>(op, f, begin, end);
+      return update_kind<Kind::sgd>(op, f, begin, end);
     case Kind::lion:
-      return update_range<Kind::lion>(op, f, begin, end);
+      return update_kind<Kind::lion>(op, f, begin, end);
   }
 }
 
@@ -112,71 +260,14 @@ namespace zeno::cpu {
 
 HWY_EXPORT(update_any);
 
-namespace {
-
-constexpr int64_t kRounded = 256;  // elements whose bf16 states are held in fp32 at once
-
-// Elements [at, at + n) of a flat tensor.
-Tensor part_of(const Tensor& t, int64_t at, int64_t n) {
-  return t ? Tensor(t.data + size_t(at) * size_of(t.dtype), t.dtype, 1, n) : t;
-}
-
-// A bf16 state in fp32 for the time of an update; an fp32 state is used where it lies.
-struct WideState {
-  WideState(const Tensor& t, int64_t at, int64_t n) : state(part_of(t, at, n)), wide(state) {
-    if (!state || state.dtype == DType::f32) return;
-    for (int64_t i = 0; i < n; ++i) values[i] = float(state.as<BF16>()[i]);
-    wide = Tensor(values, DType::f32, 1, n);
-  }
-  WideState(const WideState&) = delete;  // `wide` points inside
-  void round(const uint64_t* noise, StateRole role) {
-    if (!state || state.dtype == DType::f32) return;
-    for (int64_t i = 0; i < state.cols; ++i) {
-      values[i] = StochasticRounding::round(values[i], noise[i], role);
-      state.as<BF16>()[i] = BF16(values[i]);
-    }
-  }
-  Tensor state, wide;
-  float values[kRounded];
-};
-
-void update_rounded(const OptimizerUpdate& op, const StepFactors& f, int64_t begin, int64_t end) {
-  const StochasticRounding rounding(op.seed, op.hyper.step);
-  uint64_t noise[kRounded];
-  for (int64_t at = begin; at < end; at += kRounded) {
-    const int64_t n = std::min(kRounded, end - at);
-    WideState master(op.master, at, n), m(op.m, at, n), v(op.v, at, n);
-    OptimizerUpdate part = op;
-    part.grad = part_of(op.grad, at, n);
-    part.master = master.wide;
-    part.m = m.wide;
-    part.v = v.wide;
-    part.param = Tensor();
-    HWY_DYNAMIC_DISPATCH(update_any)(part, f, 0, n);
-    for (int64_t i = 0; i < n; ++i) noise[i] = rounding.noise(op.first_index + at + i);
-    master.round(noise, StateRole::master);
-    m.round(noise, StateRole::m);
-    v.round(noise, StateRole::v);
-    if (!op.param) continue;
-    dispatch_float(op.param.dtype, [&]<class P>() {
-      for (int64_t i = 0; i < n; ++i) op.param.as<P>()[at + i] = P(master.wide.as<float>()[i]);
-    });
-  }
-}
-
-}  // namespace
-
 void optimizer_update(StreamRef stream, const OptimizerUpdate& op) {
   check_update(op);
   stream.launch([=](Workers& workers) {
     const float grad_factor = *op.grad_factor;
     if (grad_factor == 0) return;
     const StepFactors factors = step_factors(op.hyper, grad_factor);
-    constexpr int64_t kGrain = 16384;
-    const auto is_rounded = [](const Tensor& t) { return t && t.dtype == DType::bf16; };
-    const bool rounded = is_rounded(op.master) || is_rounded(op.m) || is_rounded(op.v);
+    constexpr int64_t kGrain = 16384;  // whole cells
     workers.for_ranges(op.master.count(), kGrain, [&](int64_t begin, int64_t end, int) {
-      if (rounded) return update_rounded(op, factors, begin, end);
       HWY_DYNAMIC_DISPATCH(update_any)(op, factors, begin, end);
     });
   });
