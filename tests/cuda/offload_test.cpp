@@ -53,6 +53,40 @@ TEST_P(CudaOffload, SameBitsWhereverStatesAreKept) {
     }
   }
 }
+
+// Checkpoints of recomputed segments in host memory, alone and with everything else away.
+TEST_P(CudaOffload, SameBitsWithActivationsOnTheHost) {
+  for (zero::Order order : {zero::Order::horizontal, zero::Order::vertical}) {
+    for (int every : {1, 2}) {
+      RunSpec base;
+      base.shape = {.hidden = 64, .heads = 4, .blocks = 8, .vocab = 160, .max_seq = 128};
+      base.batch = {2, 80};
+      base.world = GetParam();
+      base.device = {Device::Kind::cuda, 0};
+      base.steps = 4;
+      base.lr = 1e-3f;
+      base.policy.compute = DType::bf16;
+      base.policy.deterministic = true;
+      base.policy.micro_batches = 3;
+      base.policy.order = order;
+      base.policy.recompute = nn::Recompute::full;
+      base.policy.recompute_every = every;
+      apply_stage(base.policy, 3);
+      const RunResult reference = run_threads(base);
+      for (Tier tier : kTiers) {
+        RunSpec spec = base;
+        Homes{tier, tier, true}.set(spec, folder_.path());
+        spec.policy.offload.activations = true;
+        const RunResult result = run_threads(spec);
+        EXPECT_EQ(result, reference) << name_of(tier) << ", every " << every;
+        EXPECT_EQ(result.booked_tiers, result.peak_tiers) << name_of(tier);
+        if (tier == Tier::device) {
+          EXPECT_LT(result.peak, reference.peak);
+        }
+      }
+    }
+  }
+}
 INSTANTIATE_TEST_SUITE_P(Worlds, CudaOffload, testing::Values(1, 2));
 
 }  // namespace

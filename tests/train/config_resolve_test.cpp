@@ -1,6 +1,9 @@
 #include "zeno/train/config_resolve.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "zeno/base/error.h"
 #include "zeno/train/policy.h"
@@ -279,6 +282,20 @@ TEST(Resolve, Recompute) {
   EXPECT_EQ(parse("{zeno: {recompute: 'selective', recompute_every: 2}}").config.recompute.mode,
             RecomputeMode::selective);
   EXPECT_EQ(parse("{zeno: {recompute_every: 2}}").config.recompute.mode, RecomputeMode::full);
+}
+
+TEST(Resolve, ActivationsOnTheHostNeedFullRecompute) {
+  for (const auto& [mode, notes] : {std::pair{"none", 1}, {"selective", 1}, {"full", 0}, {"auto", 0}}) {
+    const ParsedConfig parsed = parse(fmt::format(
+        "{{activation_checkpointing: {{cpu_checkpointing: true}}, zeno: {{recompute: '{}'}}}}", mode));
+    EXPECT_TRUE(parsed.config.recompute.offload);
+    EXPECT_EQ(std::ranges::count_if(parsed.notes,
+                                    [](const std::string& note) {
+                                      return note.find("cpu_checkpointing: no effect") != std::string::npos;
+                                    }),
+              notes)
+        << mode;
+  }
 }
 
 }  // namespace

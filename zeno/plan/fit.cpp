@@ -15,7 +15,8 @@ struct Change {
 };
 
 // In the order of what they cost the user: sharding first (traffic), then recompute (a third of the compute),
-// then smaller micro-batches with more accumulation (the same batch), each also with what comes before it.
+// then what a GPU can leave on the host, then smaller micro-batches with more accumulation (the same batch),
+// each also with what comes before it.
 std::vector<Change> changes(const zero::EngineOptions& options, int world) {
   std::vector<Change> list;
   zero::EngineOptions next = options;
@@ -35,6 +36,11 @@ std::vector<Change> changes(const zero::EngineOptions& options, int world) {
   if (next.device.kind == Device::Kind::cuda && next.policy.offload.optimizer == Tier::device) {
     next.policy.offload.optimizer = Tier::host;
     flags += "--offload-optimizer cpu ";
+    list.push_back({flags.substr(0, flags.size() - 1), next});
+  }
+  if (next.device.kind == Device::Kind::cuda && !next.policy.offload.activations) {
+    next.policy.offload.activations = true;
+    flags += "--offload-activations ";
     list.push_back({flags.substr(0, flags.size() - 1), next});
   }
   // Products in fp8 want whole groups of 16 rows.

@@ -103,6 +103,9 @@ std::string describe_offload(const nn::LayerList& model, const zero::EngineOptio
       parts.push_back(fmt::format("{} of optimizer states on the {}", format_bytes(states), name_of(tier)));
     if (params > 0)
       parts.push_back(fmt::format("{} of parameters on the {}", format_bytes(params), name_of(tier)));
+    const size_t activations = plan.ledger->booked(tier, Purpose::activations);
+    if (activations > 0)
+      parts.push_back(fmt::format("{} of activations on the {}", format_bytes(activations), name_of(tier)));
   }
   if (parts.empty()) return {};
   const int64_t window = options.policy.offload.device_window;

@@ -34,7 +34,8 @@ struct OffloadOptimizerConfig {
   int64_t buffer_count = 4;
   bool pin_memory = true;
   bool pipeline_read = false, pipeline_write = false;
-  double ratio = 1;  // part of the optimizer state that is offloaded
+  double ratio = 1;       // part of the optimizer state that is offloaded
+  double cpu_share = -1;  // of what is on a GPU's host, updated by the CPU; below 0: measured
 };
 
 struct OffloadParamConfig {
@@ -102,6 +103,7 @@ struct OptimizerConfig {
 struct RecomputeConfig {
   RecomputeMode mode = RecomputeMode::none;
   int64_t every = 1;     // keep the input of every k-th block
+  bool offload = false;  // those wait for backward in host memory
   bool enabled = false;  // activation_checkpointing.enabled, which is no DeepSpeed key but is in use
   int64_t number_checkpoints = 0;  // DeepSpeed's count of kept blocks; resolve_model turns it into `every`
 };

@@ -16,7 +16,10 @@ void add_activation_checkpointing(TableBuilder& table) {
       .range(0);
   table.no_effect("partition_activations", boolean, "false",
                   "splits over model-parallel ranks: there are none");
-  table.warned("cpu_checkpointing", boolean, "false", "kept activations stay on the device");
+  table
+      .key<kRecompute, &RecomputeConfig::offload>(
+          "cpu_checkpointing", "GPUs: block inputs kept for recompute full wait for backward in host memory")
+      .set_flag("--offload-activations");
   table.no_effect("contiguous_memory_optimization", boolean, "false", "activations are in an arena already");
   table.no_effect("synchronize_checkpoint_boundary", boolean, "false", "a debugging aid of PyTorch");
   table.warned("profile", boolean, "false", "use --trace");

@@ -138,6 +138,11 @@ void add_offload_optimizer(TableBuilder& table) {
                                                                         "always: writes follow");
   table.key<kZero, kOptimizer, &OffloadOptimizerConfig::ratio>("ratio", "part that leaves the device")
       .range(0, 1);
+  table
+      .key<kZero, kOptimizer, &OffloadOptimizerConfig::cpu_share>(
+          "cpu_share", "of what is on a GPU's host, the part that the CPU updates there; -1: by measured rates")
+      .range(-1, 1)
+      .set_flag("--cpu-share");
   table.no_effect("fast_init", boolean, "false", "state is created in its tier");
   table.no_effect("super_offload", boolean, "false", "reads run ahead of the norm: nothing is speculated");
   table.no_effect("cpuadam_cores_perc", number, "0.8", "about super_offload").range(0, 1);

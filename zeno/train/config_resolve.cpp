@@ -230,6 +230,14 @@ void resolve_recompute(ParsedConfig& parsed) {
   }
 }
 
+void resolve_activations(ParsedConfig& parsed) {
+  const RecomputeConfig& r = parsed.config.recompute;
+  if (r.offload && r.mode != RecomputeMode::full && r.mode != RecomputeMode::automatic)
+    parsed.notes.push_back(
+        fmt::format("{}: no effect with recompute {}: only full recompute keeps checkpoints",
+                    where(parsed, "activation_checkpointing.cpu_checkpointing"), text_of(r.mode)));
+}
+
 }  // namespace
 
 void resolve_values(ParsedConfig& parsed) {
@@ -240,6 +248,7 @@ void resolve_values(ParsedConfig& parsed) {
   resolve_schedule(parsed);
   resolve_eval(parsed);
   resolve_recompute(parsed);
+  resolve_activations(parsed);
 }
 
 void resolve_model(ParsedConfig& parsed, int64_t hidden_size, int64_t blocks) {

@@ -140,6 +140,7 @@ zero::EngineOptions engine_options(const TrainConfig& config, int64_t seq_len, D
   policy.moments_first = config.optimizer.kind != OptimizerKind::sgd || config.optimizer.momentum != 0;
   policy.moments_second = adam;
   policy.offload = offload_of(config.zero);
+  policy.offload.activations = config.recompute.offload;
   zero::EngineOptions options{
       .policy = policy, .shape = {config.batch.micro_batch, seq_len}, .device = device};
   const bool in_memory = config.run.peer_snapshot > 0;

@@ -66,6 +66,8 @@ void place_states(const TrainConfig& config, const nn::LayerList& layers, zero::
       options.policy.params != zero::Placement::sharded)
     log_warning("zero_optimization.offload_param: no effect with {} ranks at stage {}: needs stage 3", world,
                 config.zero.stage);
+  if (options.policy.offload.activations && options.device.kind == Device::Kind::cpu && log_rank() <= 0)
+    log_warning("activation_checkpointing.cpu_checkpointing: no effect on a CPU, whose memory is the host's");
   // Recompute takes compute and the link may hide: so states leave the device first.
   if (offload) options.policy.offload.optimizer = Tier::host;
   if (recompute) {
@@ -100,7 +102,8 @@ RunEngine make_engine(const TrainConfig& config, const model::ModelConfig& model
       least_of_all_ranks(world, memory_limits(run, options.device, world.local_size()));
   result.memory_limit = limits.device;
   place_states(config, layers, options, world.size(), limits, trains);
-  if (trains) share_with_cpu(options, world);
+  options.policy.offload.cpu_share = std::max(0.0, config.zero.offload_optimizer.cpu_share);
+  if (trains && config.zero.offload_optimizer.cpu_share < 0) share_with_cpu(options, world);
   plan::require_fit(layers, options, world.size(), limits);
   const bool coded = options.policy.moments == DType::u8;
   const bool on_disk = options.policy.offload.optimizer == Tier::disk;

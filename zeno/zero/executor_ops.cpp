@@ -351,6 +351,7 @@ void Executor::run_copy(const Instruction& in, StreamRef stream) {
     if (in.op == Op::fetch) return copy_async(stream, device, host, bytes);
     copy_async(stream, host, device, bytes);
   };
+  if (in.moved == Moved::activation) return copy(region(far), region(near), running_->regions[far].bytes);
   if (in.moved == Moved::params) {
     const Group& group = parts_.units.groups[size_t(g)];
     const StateChunk all{g, 0, store.whole(State::param, g) ? group.padded() : group.partition.shard()};

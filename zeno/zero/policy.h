@@ -25,6 +25,7 @@ struct Offload {
 
   Tier params = Tier::device;  // needs sharded parameters, or one rank
   Tier optimizer = Tier::device;
+  bool activations = false;   // inputs of recomputed segments wait in host memory; needs far_host
   double ratio = 1;           // part of the optimizer states that leaves the device
   int64_t host_states = 0;    // of those on disk, so many stay in host memory
   int64_t host_params = 0;    // the same for parameters

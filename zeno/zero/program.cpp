@@ -72,6 +72,10 @@ std::string_view name_of(Lane lane) {
       return "update";
     case Lane::store:
       return "store";
+    case Lane::spill:
+      return "spill";
+    case Lane::refill:
+      return "refill";
     case Lane::write:
       return "write";
     case Lane::send:
@@ -80,6 +84,18 @@ std::string_view name_of(Lane lane) {
       return "host";
     case Lane::publish:
       return "publish";
+  }
+  return "?";
+}
+
+std::string_view name_of(Moved moved) {
+  switch (moved) {
+    case Moved::states:
+      return "states";
+    case Moved::params:
+      return "params";
+    case Moved::activation:
+      return "activation";
   }
   return "?";
 }
@@ -100,7 +116,7 @@ std::string describe(const Instruction& in, const UnitTable& units) {
     text += fmt::format(" g{}", in.target.group);
   }
   const bool moves = in.op == Op::read || in.op == Op::fetch || in.op == Op::store || in.op == Op::write;
-  if (moves) text += in.moved == Moved::states ? " states" : " params";
+  if (moves) text += fmt::format(" {}", name_of(in.moved));
   if (in.chunk >= 0) text += fmt::format(" c{}", in.chunk);
   return text;
 }

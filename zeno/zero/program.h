@@ -24,6 +24,8 @@ enum class Lane {
   fetch,    // host to device
   update,   // states that had to be brought; those that are at hand are updated on the compute lane
   store,    // device to host
+  spill,    // the same for activations, which must not queue behind states
+  refill,   // and back
   write,    // host to disk
   send,     // gradients to the host
   host,     // updates by the CPU beside a GPU
@@ -34,8 +36,8 @@ inline constexpr int kLanes = int(Lane::publish) + 1;
 enum class Op {
   start,        // clear the step's sums
   read,         // a chunk from the disk
-  fetch,        // a chunk, or the parameters of a group, from the host to the device
-  store,        // a chunk from the device to the host
+  fetch,        // a chunk, the parameters of a group or an activation from the host to the device
+  store,        // a chunk or an activation from the device to the host
   write,        // a chunk to the disk
   send,         // a chunk's gradients to the host
   gather,       // assemble chunks of a group from all ranks
@@ -84,9 +86,10 @@ struct ChunkRange {
   bool accumulate = false;      // reduce: add to what the shard holds
 };
 
-// What a move between tiers carries: masters and moments, or parameters. A fetch of a chunk's parameters
-// without a target brings them where they are kept.
-enum class Moved { states, params };
+// What a move between tiers carries: masters and moments, parameters, or an activation. A fetch of a chunk's
+// parameters without a target brings them where they are kept.
+enum class Moved { states, params, activation };
+std::string_view name_of(Moved moved);
 
 struct Instruction {
   Op op = Op::forward;

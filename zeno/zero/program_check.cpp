@@ -19,6 +19,7 @@ class Checker {
     compute_clocks();
     check_placement();
     check_residency();
+    check_activations();
     check_ordering();
     if (program_.trains) check_updates();
   }
@@ -87,7 +88,12 @@ class Checker {
     std::vector<std::vector<int>> touches(program_.regions.size());
     std::map<std::pair<int, int>, std::vector<int>> storage;
     for (int n = 0; n < 2 * count(); ++n) {
-      for (RegionId id : touched_regions(at(n))) touches[size_t(id)].push_back(n);
+      for (RegionId id : touched_regions(at(n))) {
+        const Region& region = program_.regions[size_t(id)];
+        demand(region.first <= n % count() && n % count() <= region.last, n % count(),
+               "touches memory that it no longer has");
+        touches[size_t(id)].push_back(n);
+      }
       for (const auto& key : touched_storage(at(n))) storage[key].push_back(n);
     }
     const auto chain = [&](const std::vector<int>& list) {
@@ -167,6 +173,24 @@ class Checker {
         demand(stored_whole(group), i, "uses parameters that are sharded");
         demand(!stale || stored[binding.group].size() == chunks, i,
                "uses parameters before this step's gather");
+      }
+    }
+  }
+
+  // What a layer reads has been computed, or has come back from where it was sent.
+  void check_activations() const {
+    std::set<RegionId> made;
+    for (int i = 0; i < count(); ++i) {
+      const Instruction& in = program_.instructions[size_t(i)];
+      const auto is_made = [&](RegionId region) { return region == kNoRegion || made.count(region) > 0; };
+      if (in.op == Op::forward || in.op == Op::recompute || in.op == Op::loss || in.op == Op::backward)
+        demand(is_made(in.x), i, "reads an activation that is not there");
+      if (in.op == Op::backward)
+        demand(is_made(in.y) && is_made(in.saved), i, "lacks the gradient of its output or what was saved");
+      if (in.op == Op::forward || in.op == Op::recompute) made.insert({in.y, in.saved});
+      if ((in.op == Op::store || in.op == Op::fetch) && in.moved == Moved::activation) {
+        demand(is_made(in.source), i, "moves an activation that is not there");
+        made.insert(in.target.region);
       }
     }
   }

@@ -9,6 +9,8 @@ namespace zeno::zero {
 // Throws an internal Error naming the first instruction that breaks a rule:
 // - regions of one pool that live at the same time do not share bytes, and lie inside the pool;
 // - two instructions that touch the same bytes, or the same stored state, are ordered by lanes and waits;
+// - an instruction touches regions only while they live;
+// - layers read activations that were computed, or have come back from the host;
 // - parameters are resident when used: bound to a region that a gather has filled completely since it came to
 // life,
 //   or to storage that is complete;

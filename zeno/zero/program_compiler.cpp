@@ -5,6 +5,7 @@
 
 #include "zeno/base/file.h"
 #include "zeno/base/math.h"
+#include "zeno/zero/activation_plan.h"
 #include "zeno/zero/gradient_plan.h"
 #include "zeno/zero/optimizer_plan.h"
 #include "zeno/zero/program.h"
@@ -23,6 +24,7 @@ class Compiler {
         segments_(make_segments(input)),
         steps_(trains ? make_schedule(input, segments_) : make_evaluation_schedule(input)),
         residency_(plan_residency(input, steps_)),
+        activations_(input, steps_, builder_),
         gradients_(input, steps_, builder_),
         optimizer_(input, builder_),
         resident_(input.units.groups.size(), kNoRegion),
@@ -37,7 +39,9 @@ class Compiler {
     if (trains_) optimizer_.bring_ahead();
     for (int s = 0; s < int(steps_.size()); ++s) {
       issue_gathers(s);
+      activations_.before(s, outputs_);
       emit(s);
+      activations_.after(s, outputs_);
       if (trains_) gradients_.after(s);
     }
     if (trains_) gradients_.flush();
@@ -228,6 +232,7 @@ class Compiler {
   std::vector<ComputeStep> steps_;
   std::vector<Residency> residency_;
   ProgramBuilder builder_;
+  ActivationPlan activations_;
   GradientPlan gradients_;
   OptimizerPlan optimizer_;
   size_t next_gather_ = 0;

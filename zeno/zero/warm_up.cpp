@@ -42,6 +42,7 @@ void Engine::warm_up() {
   if (policy_.trains) {
     submit(batches, {.clip = 1});
     executor_->wait();
+    executor_->settle();  // before the states that are still under way are cleared
     under_way_.clear();
   } else {
     evaluate(1, [&](int64_t) { return batches; });
