@@ -52,7 +52,7 @@ class Row:
         return self.seq * self.batch * self.accum
 
     def on_disk(self):
-        return "--offload-optimizer nvme" in self.flags
+        return any(word in self.flags for word in ("--offload-optimizer nvme", "--offload-optimizer auto"))
 
 
 ON_HOST, ON_DISK = "--stage 2 --offload-optimizer cpu", "--stage 2 --offload-optimizer nvme"
@@ -61,8 +61,8 @@ ROWS = {
     "qwen-3b": Row((2048, 36, 16, 2, 128, 11008, 151936), True, 1024, 16, ON_HOST + " --state-dtype bf16", arch="qwen2",
                    state_bytes=6, published=21300),
     "llama-8b": Row((4096, 32, 32, 8, 128, 14336, 128256), False, 4096, 4, ON_HOST, warm_up=4, steps=6),
-    "qwen-14b": Row((5120, 48, 40, 8, 128, 13824, 152064), False, 4096, 4, "--stage 3 --offload-optimizer nvme", arch="qwen2",
-                    warm_up=2, steps=3),
+    "qwen-14b": Row((5120, 48, 40, 8, 128, 13824, 152064), False, 4096, 4,
+                    "--recompute full --offload-optimizer auto --host-memory-gb 95", arch="qwen2", warm_up=1, steps=3),
     "llama-1b-disk": Row((2048, 16, 32, 8, 64, 8192, 128256), True, 4096, 4, ON_DISK, warm_up=2, steps=4),
     # For a trial of this program on any machine.
     "trial": Row((64, 2, 4, 2, 16, 128, 512), True, 64, 2, "--stage 0", device="cpu"),

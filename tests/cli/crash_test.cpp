@@ -6,7 +6,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/inotify.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -17,6 +16,7 @@
 #include <thread>
 
 #include "tests/support/cli_runs.h"
+#include "tests/support/job.h"
 
 namespace zeno::test {
 namespace {
@@ -30,54 +30,6 @@ constexpr int kRanks = 2;
 const std::string kMpirun = "mpirun --allow-run-as-root --oversubscribe -n " + std::to_string(kRanks) + " ";
 // The launcher ends the other ranks at once instead of a second or two later.
 const std::string kAtOnce = "--mca odls_base_sigkill_timeout 0 ";
-
-std::string text_of(const fs::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-// A program in a group of its own; what it prints goes to a file.
-class Job {
- public:
-  Job(const std::string& command, const std::string& log) : pid_(fork()) {
-    if (pid_ != 0) return;
-    setpgid(0, 0);
-    execl("/bin/sh", "sh", "-c", ("exec " + command + " >" + log + " 2>&1").c_str(), nullptr);
-    _exit(127);
-  }
-  ~Job() {
-    if (pid_ < 0) return;
-    kill(-pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
-  Job(const Job&) = delete;
-
-  pid_t pid() const { return pid_; }
-  std::vector<pid_t> children() const {
-    std::vector<pid_t> found;
-    std::error_code ignored;
-    for (const auto& thread : fs::directory_iterator("/proc/" + std::to_string(pid_) + "/task", ignored)) {
-      std::ifstream list(thread.path() / "children");
-      found.insert(found.end(), std::istream_iterator<pid_t>(list), std::istream_iterator<pid_t>());
-    }
-    return found;
-  }
-  bool ended() {
-    if (pid_ > 0 && waitpid(pid_, &status_, WNOHANG) == pid_) pid_ = -1;
-    return pid_ < 0;
-  }
-  // Its exit code; -1 when it runs for longer.
-  int wait(std::chrono::seconds longest) {
-    const auto end = Clock::now() + longest;
-    while (!ended() && Clock::now() < end) std::this_thread::sleep_for(2ms);
-    if (pid_ > 0) return -1;
-    return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
-  }
-
- private:
-  pid_t pid_;
-  int status_ = 0;
-};
 
 // Waits until something of a kind happens in a folder.
 class FolderWatch {

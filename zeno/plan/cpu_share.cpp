@@ -101,14 +101,15 @@ OffloadRates measure_offload_rates(Device device, int threads, const zero::Polic
 }
 
 // What passes through the GPU has the whole step for its way, the CPU only the time from the norm to the next
-// use of its parameters: about that of forward. With x the CPU's share of n elements:
-//   x n / updates = kForward · n (states (1 - x) + 2-byte gradients or parameters x) / link
+// use of its parameters, and it slows down while a step is being queued: on an H200 with 16 cores a larger
+// part than this makes the step wait. With x the CPU's share of n elements:
+//   x n / updates = kWindow · n (states (1 - x) + 2-byte gradients or parameters x) / link
 double balanced_cpu_share(const OffloadRates& rates, const zero::Policy& policy) {
-  constexpr double kForward = 0.3;
+  constexpr double kWindow = 0.12;  // of the time on the link
   if (rates.updates <= 0 || rates.link <= 0) return 0;
   const double states = state_bytes(policy),
                sent = double(std::max(size_of(policy.grad), size_of(policy.compute)));
-  const double share = kForward * states / (rates.link / rates.updates + kForward * (states - sent));
+  const double share = kWindow * states / (rates.link / rates.updates + kWindow * (states - sent));
   return std::clamp(share, 0.0, 1.0);
 }
 

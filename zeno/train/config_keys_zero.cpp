@@ -140,7 +140,8 @@ void add_offload_optimizer(TableBuilder& table) {
       .range(0, 1);
   table
       .key<kZero, kOptimizer, &OffloadOptimizerConfig::cpu_share>(
-          "cpu_share", "of what is on a GPU's host, the part that the CPU updates there; -1: by measured rates")
+          "cpu_share",
+          "of what is on a GPU's host, the part that the CPU updates there; -1: by measured rates")
       .range(-1, 1)
       .set_flag("--cpu-share");
   table.no_effect("fast_init", boolean, "false", "state is created in its tier");

@@ -86,8 +86,7 @@ void resolve_zero(ParsedConfig& parsed) {
           where(parsed, "zero_optimization.allgather_bucket_size"), zero.allgather_bucket_size);
   if (zero.stage == 3) return;
   for (const auto& [key, origin] : parsed.origins) {
-    const bool stage3 =
-        key.starts_with("zero_optimization.stage3_") || key == "zero_optimization.sub_group_size";
+    const bool stage3 = key.starts_with("zero_optimization.stage3_");
     if (stage3 && find_key(key)->status == KeyStatus::honoured) {
       parsed.notes.push_back(fmt::format("{}: {}: no effect at stage {}", origin.text, key, zero.stage));
     }

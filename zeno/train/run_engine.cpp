@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "zeno/base/error.h"
 #include "zeno/base/file.h"
 #include "zeno/base/log.h"
 #include "zeno/kernels/cuda/matmul_plans.h"
@@ -105,12 +104,6 @@ RunEngine make_engine(const TrainConfig& config, const model::ModelConfig& model
   options.policy.offload.cpu_share = std::max(0.0, config.zero.offload_optimizer.cpu_share);
   if (trains && config.zero.offload_optimizer.cpu_share < 0) share_with_cpu(options, world);
   plan::require_fit(layers, options, world.size(), limits);
-  const bool coded = options.policy.moments == DType::u8;
-  const bool on_disk = options.policy.offload.optimizer == Tier::disk;
-  require(
-      options.snapshot_copies == 0 || (!coded && !on_disk), ErrorKind::usage,
-      "[train] --peer-snapshot: got {}, expected states in memory and in floats; use --save-every instead",
-      coded ? "--moment-dtype 8bit" : "optimizer states on disk");
   for (const Path& folder : options.disk.folders) make_folders(folder);
   const model::StartingWeights weights(run.model, config.lora.adapter, model::parameter_table(layers),
                                        uint64_t(run.seed));

@@ -77,6 +77,8 @@ StepRecord StepLoop::record_of(const zero::StepResult& result, const UnderWay& s
   record.bytes_gathered = uint64_t(result.traffic.gathered);
   record.bytes_reduced = uint64_t(result.traffic.reduced);
   record.peak_device = engine_.ledger().peak(Tier::device);
+  record.peak_host = engine_.ledger().peak(Tier::host);
+  record.peak_disk = engine_.ledger().peak(Tier::disk);
   return record;
 }
 

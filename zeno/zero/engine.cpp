@@ -82,9 +82,14 @@ Policy policy_of(const EngineOptions& options, int world) {
 
 // What left the device is not copied once more, unless somebody is to keep copies.
 Snapshot::Mode snapshot_mode(const EngineOptions& options, const UnitTable& units) {
-  const bool away =
-      std::ranges::any_of(units.chunks, [](const StateChunk& c) { return c.tier != Tier::device; });
+  const auto any = [&](auto&& where) { return std::ranges::any_of(units.chunks, where, &StateChunk::tier); };
+  const bool away = any([](Tier tier) { return tier != Tier::device; });
+  const bool on_disk = any([](Tier tier) { return tier == Tier::disk; });
   const bool coded = options.policy.moments == DType::u8;
+  require(options.snapshot_copies == 0 || (!on_disk && !coded), ErrorKind::usage,
+          "[engine] --peer-snapshot: got optimizer states {}, expected them in memory and in floats; use "
+          "--save-every, or keep them on the host with --offload-optimizer cpu",
+          on_disk ? "on disk" : "in eight bits");
   return (away || coded) && options.snapshot_copies == 0 ? Snapshot::Mode::streamed : Snapshot::Mode::copied;
 }
 

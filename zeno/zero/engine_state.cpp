@@ -219,6 +219,7 @@ void Engine::load_state(State state, const ValueReader& read) {
 
 void Engine::take_snapshot() {
   ensure(snapshot_.has_value(), "[engine] there is no room for a snapshot");
+  store_.flush();  // what was loaded or written, and no step has used yet
   executor_->settle_on(*snapshot_stream_);
   snapshot_->copy(*snapshot_stream_);
   snapshot_taken_.record(*snapshot_stream_);

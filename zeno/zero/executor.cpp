@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "zeno/base/error.h"
+#include "zeno/base/math.h"
 #include "zeno/device/copy.h"
 #include "zeno/kernels/matmul.h"
 
@@ -42,6 +43,10 @@ template <class Run>
 std::vector<Run> make_update_runs(const UnitTable& units, const StateStore& store, const StateChunk& chunk,
                                   bool whole) {
   std::vector<Run> runs;
+  // Where each parameter begins in the whole model, however it is grouped and sharded.
+  std::vector<int64_t> first(units.params.size() + 1, 0);
+  for (size_t p = 0; p < units.params.size(); ++p)
+    first[p + 1] = first[p] + round_up(units.params[p].count(), kFlatAlign);
   const int group = chunk.group;
   const auto& tensors = units.groups[group].layout.tensors();
   for (const Partition::Piece& owned : store.owned(group)) {
@@ -52,14 +57,16 @@ std::vector<Run> make_update_runs(const UnitTable& units, const StateStore& stor
                     to = std::min(piece.full + piece.count, end);
       if (from >= to) continue;
       const bool decay = units.params[tensors[t].id].decay;
+      const int64_t index = first[size_t(tensors[t].id)] + from - tensors[t].offset;
       const bool extends =
           !runs.empty() && runs.back().decay == decay &&
+          runs.back().first_index + runs.back().piece.count == index &&
           runs.back().piece.full + runs.back().piece.count == from &&
           runs.back().piece.shard + runs.back().piece.count == piece.shard + (from - piece.full);
       if (extends) {
         runs.back().piece.count += to - from;
       } else {
-        runs.push_back({{from, piece.shard + (from - piece.full), to - from}, decay});
+        runs.push_back({{from, piece.shard + (from - piece.full), to - from}, decay, index});
       }
     }
   }
@@ -231,8 +238,7 @@ void Executor::launch_range(size_t begin, size_t end, const StepInputs& inputs) 
   Stopwatch* const watch = running_->trains ? stopwatch_.get() : nullptr;
   for (size_t i = begin; i < end; ++i) {
     const StreamRef lane = stream(list[i].lane);
-    // Clocks of a GPU do not tell when a lane of the host ran.
-    Stopwatch* const mine = lane.device().kind == parts_.device.kind ? watch : nullptr;
+    Stopwatch* const mine = timed(list[i].lane) ? watch : nullptr;
     if (mine != nullptr) mine->mark(lane, kMarks * i);
     for (int wait : list[i].waits) lane.wait(events_[wait]);
     for (size_t w = 0; carries_ && w < list[i].carried.size(); ++w) lane.wait(events_[list[i].carried[w]]);
@@ -296,17 +302,22 @@ comm::Traffic Executor::traffic() const {
 
 std::vector<InstructionTime> Executor::times() const {
   std::vector<InstructionTime> times;
+  if (stopwatch_) settle();
   for (size_t i = 0; stopwatch_ && i < parts_.program.instructions.size(); ++i) {
+    if (!timed(parts_.program.instructions[i].lane)) {
+      times.emplace_back();
+      continue;
+    }
     const auto mark = [&](size_t k) { return stopwatch_->us(kMarks * i + k); };
     times.push_back({.ready = mark(0), .start = mark(1), .end = mark(2)});
   }
   return times;
 }
 
+// Looks at the compute lane only: others may still be bringing states away.
 std::optional<double> Executor::exposed_ms() const {
   if (!stopwatch_) return std::nullopt;
   double us = 0;
-  // Lanes that bring states away may still be writing their times: they are not looked at.
   for (size_t i = 0; i < parts_.program.instructions.size(); ++i) {
     if (parts_.program.instructions[i].lane == Lane::compute)
       us += stopwatch_->us(kMarks * i + 1) - stopwatch_->us(kMarks * i);

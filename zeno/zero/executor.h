@@ -100,6 +100,8 @@ class Executor {
  private:
   void add_lane(Lane lane);
   StreamRef stream(Lane lane) const { return *streams_[size_t(lane)]; }
+  // Clocks of a GPU do not tell when a lane of the host ran.
+  bool timed(Lane lane) const { return stream(lane).device().kind == parts_.device.kind; }
   void start_step(const Program& program);
   void launch_range(size_t begin, size_t end, const StepInputs& inputs);
   void finish_step();
@@ -131,7 +133,6 @@ class Executor {
   Tensor activation(RegionId id) const;
   std::byte* whole_grads(const Binding& binding) const;
   std::vector<Tensor> views(int layer, const std::vector<Binding>& bindings, State state) const;
-  int64_t first_index(int group) const;
   static bool writes(const Instruction& in);
   comm::Communicator& communicator(const Instruction& in);
 
@@ -159,6 +160,7 @@ class Executor {
   struct UpdateRun {
     Partition::Piece piece;
     bool decay = true;
+    int64_t first_index = 0;  // in the whole model
   };
   std::vector<std::vector<UpdateRun>> update_runs_;
 };

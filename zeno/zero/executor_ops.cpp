@@ -260,13 +260,6 @@ void Executor::run_norm(StreamRef stream, const StepInputs& inputs) {
   combine_async(stream, all, world, inputs.loss_scale, inputs.clip, outcome());
 }
 
-// Where a group begins in the whole model, whatever the sharding.
-int64_t Executor::first_index(int group) const {
-  int64_t first = 0;
-  for (int g = 0; g < group; ++g) first += parts_.units.groups[g].layout.size();
-  return first;
-}
-
 // Where a region that holds a chunk's elements has those of a piece.
 size_t Executor::chunk_offset(State state, int chunk, const Partition::Piece& piece) const {
   const StateChunk& c = parts_.units.chunks[size_t(chunk)];
@@ -301,7 +294,7 @@ void Executor::run_update(const Instruction& in, StreamRef stream, const StepInp
                        .param = {},
                        .grad_factor = &decided->grad_factor,
                        .seed = parts_.policy.seed,
-                       .first_index = first_index(g) + run.piece.full};
+                       .first_index = run.first_index};
     if (!run.decay) op.hyper.weight_decay = 0;
     if (in.made != kNoRegion || parts_.policy.compute != parts_.policy.states)
       op.param = in_region(in.made, State::param, run.piece);

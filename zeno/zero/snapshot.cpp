@@ -39,8 +39,11 @@ void Snapshot::add(int param, int rank, int64_t most) {
   }
 }
 
+// For one part of the image.
+size_t Snapshot::room() const { return round_up(std::min(kPart, size_), kDirectAlign); }
+
 size_t Snapshot::staging_bytes() const {
-  return mode_ == Mode::copied ? size_ : 2 * kPart + store_.largest_extent(StateStore::OnDisk::states);
+  return mode_ == Mode::copied ? size_ : 2 * room() + store_.largest_extent(StateStore::OnDisk::states);
 }
 
 void Snapshot::book(Ledger& ledger, int copies) const {
@@ -97,15 +100,15 @@ std::span<const std::byte> Snapshot::part(size_t begin, size_t end) {
     return {buffer_.data() + begin, end - begin};
   }
   begun_.synchronize();
-  std::byte* const room = buffer_.data() + turn_++ % 2 * kPart;
+  std::byte* const to = buffer_.data() + turn_++ % 2 * room();
   size_t i = size_t(std::ranges::upper_bound(places_, begin, {}, &Place::offset) - places_.begin()) - 1;
   for (size_t at = begin; at < end; ++i) {
     const size_t skip = at - places_[i].offset, bytes = std::min(places_[i].bytes - skip, end - at);
-    read(i, skip, {room + (at - begin), bytes});
+    read(i, skip, {to + (at - begin), bytes});
     at += bytes;
   }
   reads_->synchronize();
-  return {room, end - begin};
+  return {to, end - begin};
 }
 
 // A stretch of a piece, from wherever it is kept.
@@ -145,12 +148,12 @@ void Snapshot::read_bytes(State state, int group, const Partition::Piece& piece,
 }
 
 const std::byte* Snapshot::extent(int chunk) {
-  std::byte* const room = buffer_.data() + 2 * kPart;
-  if (chunk == extent_chunk_) return room;
+  std::byte* const to = buffer_.data() + 2 * room();
+  if (chunk == extent_chunk_) return to;
   extent_chunk_ = -1;
-  store_.read_extent(StateStore::OnDisk::states, chunk, room);
+  store_.read_extent(StateStore::OnDisk::states, chunk, to);
   extent_chunk_ = chunk;
-  return room;
+  return to;
 }
 
 }  // namespace zeno::zero

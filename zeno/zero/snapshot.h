@@ -56,6 +56,7 @@ class Snapshot {
     size_t offset = 0, bytes = 0;  // in the image
   };
   void add(int param, int rank, int64_t most);
+  size_t room() const;
   size_t staging_bytes() const;
   void read(size_t place, size_t skip, std::span<std::byte> out);
   void read_cells(State state, int group, const Partition::Piece& piece, std::span<std::byte> out);

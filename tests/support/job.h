@@ -1,0 +1,68 @@
+// Programs that run beside a test, which may kill them.
+#pragma once
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace zeno::test {
+
+inline std::string text_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// A program in a group of its own; what it prints goes to a file.
+class Job {
+ public:
+  Job(const std::string& command, const std::string& log) : pid_(fork()) {
+    if (pid_ != 0) return;
+    setpgid(0, 0);
+    execl("/bin/sh", "sh", "-c", ("exec " + command + " >" + log + " 2>&1").c_str(), nullptr);
+    _exit(127);
+  }
+  ~Job() {
+    if (pid_ < 0) return;
+    kill(-pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  Job(const Job&) = delete;
+
+  pid_t pid() const { return pid_; }
+  std::vector<pid_t> children() const {
+    std::vector<pid_t> found;
+    std::error_code ignored;
+    for (const auto& thread :
+         std::filesystem::directory_iterator("/proc/" + std::to_string(pid_) + "/task", ignored)) {
+      std::ifstream list(thread.path() / "children");
+      found.insert(found.end(), std::istream_iterator<pid_t>(list), std::istream_iterator<pid_t>());
+    }
+    return found;
+  }
+  bool ended() {
+    if (pid_ > 0 && waitpid(pid_, &status_, WNOHANG) == pid_) pid_ = -1;
+    return pid_ < 0;
+  }
+  // Its exit code; -1 when it runs for longer.
+  int wait(std::chrono::seconds longest) {
+    const auto end = std::chrono::steady_clock::now() + longest;
+    while (!ended() && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    if (pid_ > 0) return -1;
+    return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
+  }
+
+ private:
+  pid_t pid_;
+  int status_ = 0;
+};
+
+}  // namespace zeno::test
