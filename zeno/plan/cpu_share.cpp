@@ -105,7 +105,7 @@ OffloadRates measure_offload_rates(Device device, int threads, const zero::Polic
 // part than this makes the step wait. With x the CPU's share of n elements:
 //   x n / updates = kWindow · n (states (1 - x) + 2-byte gradients or parameters x) / link
 double balanced_cpu_share(const OffloadRates& rates, const zero::Policy& policy) {
-  constexpr double kWindow = 0.12;  // of the time on the link
+  constexpr double kWindow = 0.05;  // of the time on the link
   if (rates.updates <= 0 || rates.link <= 0) return 0;
   const double states = state_bytes(policy),
                sent = double(std::max(size_of(policy.grad), size_of(policy.compute)));

@@ -33,10 +33,11 @@ plan::MemoryLimits least_of_all_ranks(comm::World& world, plan::MemoryLimits min
 }
 
 // The CPU of a GPU's host takes a part of the updates of what is kept there.
-void share_with_cpu(zero::EngineOptions& options, comm::World& world) {
+void share_with_cpu(const OffloadOptimizerConfig& config, zero::EngineOptions& options, comm::World& world) {
   zero::Policy& policy = options.policy;
-  const bool away = policy.offload.optimizer != Tier::device && policy.compute != policy.states;
-  if (options.device.kind == Device::Kind::cpu || !away) return;
+  policy.offload.cpu_share = std::max(0.0, config.cpu_share);
+  const bool away = config.device != OffloadDevice::none && policy.compute != policy.states;
+  if (options.device.kind == Device::Kind::cpu || !away || config.cpu_share >= 0) return;
   const int threads = std::max(1, available_cores() / world.local_size());
   const plan::OffloadRates rates = plan::measure_offload_rates(options.device, threads, policy);
   double share = plan::balanced_cpu_share(rates, policy);
@@ -100,9 +101,9 @@ RunEngine make_engine(const TrainConfig& config, const model::ModelConfig& model
   const plan::MemoryLimits limits =
       least_of_all_ranks(world, memory_limits(run, options.device, world.local_size()));
   result.memory_limit = limits.device;
+  // First, because what the CPU takes part in needs room on the host.
+  if (trains) share_with_cpu(config.zero.offload_optimizer, options, world);
   place_states(config, layers, options, world.size(), limits, trains);
-  options.policy.offload.cpu_share = std::max(0.0, config.zero.offload_optimizer.cpu_share);
-  if (trains && config.zero.offload_optimizer.cpu_share < 0) share_with_cpu(options, world);
   plan::require_fit(layers, options, world.size(), limits);
   for (const Path& folder : options.disk.folders) make_folders(folder);
   const model::StartingWeights weights(run.model, config.lora.adapter, model::parameter_table(layers),
