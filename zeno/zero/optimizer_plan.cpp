@@ -108,8 +108,11 @@ void OptimizerPlan::update_by_cpu(int c) {
       builder_.region(Purpose::staging, layout_.extent_bytes(StateStore::OnDisk::params, c), Tier::host);
   Instruction publish = instruction(Op::fetch, Lane::publish, c, Moved::params);
   publish.source = in.made;
+  publishing_.push_back(in.made);
+  if (publishing_.size() > kPublishing) publishing_.pop_front();
   builder_.add(std::move(in));
   builder_.add(std::move(publish));
+  for (RegionId made : publishing_) builder_.hold(made);
 }
 
 void OptimizerPlan::send_back_states(int c) {

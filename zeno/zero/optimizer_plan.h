@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
 #include <vector>
 
 #include "zeno/zero/program_builder.h"
@@ -42,10 +43,13 @@ class OptimizerPlan {
 
   const CompileInput& input_;
   ProgramBuilder& builder_;
-  StateStore layout_;                    // only asked for sizes
-  std::vector<int> moving_;              // chunks to bring, in the order of updates
-  size_t next_ = 0;                      // of them
-  std::vector<Brought> brought_;         // by chunk
+  StateStore layout_;             // only asked for sizes
+  std::vector<int> moving_;       // chunks to bring, in the order of updates
+  size_t next_ = 0;               // of them
+  std::vector<Brought> brought_;  // by chunk
+  // What the CPU made last, on its way up: kept apart, so that it goes on while the link is busy with states.
+  static constexpr size_t kPublishing = 8;
+  std::deque<RegionId> publishing_;
   std::vector<RegionId> sent_;           // by chunk: gradients on the host
   int live_ = 0;                         // chunks brought and not yet sent back
   int64_t on_device_ = 0, on_host_ = 0;  // their elements in each window
