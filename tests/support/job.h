@@ -9,15 +9,18 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 namespace zeno::test {
 
+// Empty where there is no such file, or where it goes while it is read: /proc of a process that ends.
 inline std::string text_of(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
 }
 
 // A program in a group of its own; what it prints goes to a file.
