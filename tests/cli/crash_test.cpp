@@ -107,7 +107,11 @@ class CrashKills : public Crash {
       return;
     }
     const std::vector<pid_t> ranks = job.children();
-    ASSERT_EQ(ranks.size(), size_t(kRanks)) << text_of(path("log"));
+    if (ranks.size() < size_t(kRanks)) {  // all done but for mpirun, which must end well
+      EXPECT_EQ(job.wait(30s), 0) << text_of(path("log"));
+      ++counts.ends;
+      return;
+    }
     kill(ranks[random_() % ranks.size()], SIGKILL);
     // Looked at while the others find out: a save that is cut has a folder without a manifest.
     const std::vector<fs::path> found = folders("killed");
