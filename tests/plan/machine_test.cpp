@@ -1,0 +1,53 @@
+#include "zeno/plan/machine.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/temp_dir.h"
+#include "zeno/base/error.h"
+
+namespace zeno::plan {
+namespace {
+
+TEST(Machine, AFileHoldsAllOfIt) {
+  const test::TempDir folder;
+  for (const std::string& name : machine_names()) {
+    const Machine machine = named_machine(name);
+    const Path file = folder.path() / (name + ".json"), again = folder.path() / "again.json";
+    save_machine(machine, file);
+    save_machine(load_machine(file), again);
+    EXPECT_EQ(read_file(file), read_file(again));
+  }
+}
+
+TEST(Machine, NodesByName) {
+  EXPECT_EQ(named_machine("h100-8x64").ranks(), 512);
+  for (const char* bad : {"", "h100", "h100-8x", "h100-8x0", "h100-8x2x", "x4"})
+    EXPECT_THROW(named_machine(bad), Error) << bad;
+}
+
+TEST(Machine, RanksFillNodes) {
+  const Machine machine = named_machine("a100-8");
+  EXPECT_EQ(machine.with_ranks(4).node_ranks, 4);
+  EXPECT_EQ(machine.with_ranks(4).nodes, 1);
+  EXPECT_EQ(machine.with_ranks(64).nodes, 8);
+  Machine cores{.name = "cores", .matmul_fp32 = 100, .memory = 64};
+  EXPECT_EQ(cores.with_ranks(4).matmul_fp32, 25);
+  EXPECT_EQ(cores.with_ranks(4).memory, 16);
+}
+
+TEST(Machine, DamageIsNamed) {
+  const test::TempDir folder;
+  const Path file = folder.path() / "machine.json";
+  save_machine(named_machine("h200-1"), file);
+  const std::string whole = read_file(file);
+  for (const auto& [from, to] : {std::pair{"\"launch_s\"", "\"lunch_s\""}, std::pair{"\"cuda\"", "\"tpu\""},
+                                 std::pair{"\"nodes\": 1", "\"nodes\": 0"}, std::pair{"{", "["}}) {
+    std::string text = whole;
+    text.replace(text.find(from), std::string_view(from).size(), to);
+    replace_file(file, text);
+    EXPECT_THROW(load_machine(file), Error) << to;
+  }
+}
+
+}  // namespace
+}  // namespace zeno::plan

@@ -1,0 +1,61 @@
+// What a machine gives to a training step: rates and sizes, measured (`zeno doctor --measure`) or known by
+// name. The planner multiplies; nothing here touches hardware.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "zeno/base/dtype.h"
+#include "zeno/base/file.h"
+#include "zeno/device/device.h"
+
+namespace zeno::plan {
+
+// A way between ranks: bytes per second that one rank sends while it receives as many, and seconds of a hop.
+struct Link {
+  double rate = 0, latency = 0;
+};
+
+// Rates are bytes (or FLOPs, or elements) per second that a long run sustains, not a data sheet's.
+struct Machine {
+  std::string name;
+  Device::Kind kind = Device::Kind::cpu;
+  int nodes = 1;
+  int node_ranks = 1;  // devices of a node; on CPUs any number of ranks shares it
+
+  // A device; on CPUs all cores of a node together.
+  double matmul_16bit = 0, matmul_fp32 = 0, matmul_fp8 = 0;  // FLOP/s
+  double attention = 0;                                      // FLOP/s, 16 bits
+  double memory_rate = 0;                                    // read plus written
+  double launch = 0;  // seconds that an instruction costs beside its work
+  double memory = 0;  // bytes
+
+  // The host of a node, shared by its devices.
+  double host_memory = 0;   // bytes
+  double host_updates = 0;  // elements per second of AdamW by the CPU
+  double host_link = 0;     // each way for each device, both ways at once
+  double disk_read = 0, disk_write = 0;
+  double disk = 0;  // bytes
+
+  Link inside, between;  // ranks of a node; nodes, for each rank
+
+  double matmul(DType dtype, bool fp8) const;
+  int ranks() const { return nodes * node_ranks; }
+  // The same machine with so many ranks: nodes are filled one after the other, cores of a CPU are shared out.
+  Machine with_ranks(int world) const;
+};
+
+// "h100-8", or "h100-8x64" for 64 such nodes. Throws Error(usage) with the names there are.
+Machine named_machine(std::string_view name);
+std::vector<std::string> machine_names();
+
+// JSON. Throws Error(input) when a field is missing, unknown or not a positive number.
+Machine load_machine(const Path& file);
+void save_machine(const Machine& machine, const Path& file);
+
+// A name, or a file where there is one.
+Machine find_machine(const std::string& name_or_file);
+
+}  // namespace zeno::plan
