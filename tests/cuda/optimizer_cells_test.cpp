@@ -157,9 +157,12 @@ TEST_F(CudaMomentCells, CutsDoNotChangeTheBytes) {
 }
 
 TEST_F(CudaMomentCells, AFactorOfZeroLeavesThem) {
-  const States s = states(kTypes[0], 1003, 0);
+  const States s = states(kTypes[0], 1003, 0), before = states(kTypes[0], 1003, 0);
+  optimizer_update(cpu, s.on(&Twin::cpu, hyper(Kind::adamw), 0, 1003));
   optimizer_update(*gpu, s.on(&Twin::gpu, hyper(Kind::adamw), 0, 1003));
-  expect_same(s);  // with what was uploaded
+  expect_same(s);
+  EXPECT_EQ(bytes_on_gpu(s.m.memory), bytes_on_cpu(before.m.memory));
+  EXPECT_EQ(bytes_on_gpu(s.v.memory), bytes_on_cpu(before.v.memory));
 }
 
 }  // namespace

@@ -138,7 +138,7 @@ TEST_F(CudaOptimizer, CutsDoNotChangeTheBits) {
   }
 }
 
-TEST_F(CudaOptimizer, AFactorOfZeroLeavesEverything) {
+TEST_F(CudaOptimizer, AFactorOfZeroLeavesTheStates) {
   for (DType dtype : {DType::f32, DType::bf16}) {
     State s = state(1003, DType::f32, dtype, dtype, dtype);
     s.param = normal(DType::bf16, 1, 1003, 9);

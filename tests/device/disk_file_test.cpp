@@ -95,26 +95,6 @@ TEST(SwapFile, OfAKilledRunIsUsedAgain) {
   write_and_read(store, kMegabyte);
 }
 
-// Where the file system of the tests can share blocks (xfs, btrfs), the copy is right and stays so when the
-// extent is written again; elsewhere the answer is no.
-TEST(DiskStore, SharesBlocksWithAnotherFileOrSaysNo) {
-  const TempDir dir;
-  make_folders(dir.path() / "b");
-  DiskStore store(options({dir.path(), dir.path() / "b"}));
-  constexpr size_t kBytes = 5 * (64 << 10) + 1000;
-  store.add(4096, "another");
-  store.add(kBytes, "state");
-  store.create();
-  std::vector<std::byte> from(kBytes), to(kBytes);
-  for (size_t i = 0; i < kBytes; ++i) from[i] = std::byte(i * 7 + i / 4096);
-  store.write(1, from);
-  const File copy = File::create(dir.path() / "copy");
-  if (!store.clone_extent(1, copy.fd(), 8192)) GTEST_SKIP() << "this file system shares no blocks";
-  store.write(1, std::vector<std::byte>(kBytes));
-  copy.read_at(to.data(), kBytes, 8192);
-  EXPECT_EQ(to, from);
-}
-
 // A file system of 2 MiB in memory; needs root.
 class SmallDisk {
  public:

@@ -82,7 +82,10 @@ TEST(ConfigFiles, Offload) {
   EXPECT_TRUE(cpu.zero.round_robin_gradients);
   const ParsedConfig nvme = load("nvme.json");
   EXPECT_EQ(nvme.config.zero.offload_param.device, OffloadDevice::nvme);
-  EXPECT_EQ(nvme.config.zero.offload_param.buffer_size, 100'000'000);
+  EXPECT_EQ(nvme.config.zero.offload_param.max_in_cpu, 1'000'000'000);
+  for (const char* key : {"offload_optimizer.pin_memory", "offload_param.pin_memory",
+                          "offload_param.buffer_count", "offload_param.buffer_size"})
+    EXPECT_TRUE(mentions(nvme.notes, key)) << key;
   EXPECT_TRUE(mentions(nvme.warnings, "aio"));
   // A flag takes the tier away again.
   const ParsedConfig none = load(

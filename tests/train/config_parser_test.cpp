@@ -102,14 +102,11 @@ TEST(ConfigParser, UnknownKeys) {
 }
 
 TEST(ConfigParser, DeprecatedKeys) {
-  TrainConfig c =
-      parse(
-          R"({"zero_optimization": {"stage": 2, "cpu_offload": true, "cpu_offload_use_pin_memory": false}})",
-          {})
-          .config;
-  EXPECT_EQ(c.zero.offload_optimizer.device, OffloadDevice::cpu);
-  EXPECT_FALSE(c.zero.offload_optimizer.pin_memory);
-  c = parse(R"({"zero_optimization": {"stage": 3, "cpu_offload_param": true}})").config;
+  const ParsedConfig pinned = parse(
+      R"({"zero_optimization": {"stage": 2, "cpu_offload": true, "cpu_offload_use_pin_memory": false}})");
+  EXPECT_EQ(pinned.config.zero.offload_optimizer.device, OffloadDevice::cpu);
+  EXPECT_TRUE(mentions(pinned.notes, "always pinned"));
+  TrainConfig c = parse(R"({"zero_optimization": {"stage": 3, "cpu_offload_param": true}})").config;
   EXPECT_EQ(c.zero.offload_param.device, OffloadDevice::cpu);
   c = parse(R"({"zero_optimization": {"stage": 3, "cpu_offload": false}})").config;
   EXPECT_EQ(c.zero.offload_optimizer.device, OffloadDevice::none);

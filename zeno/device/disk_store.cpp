@@ -1,7 +1,5 @@
 #include "zeno/device/disk_store.h"
 
-#include <linux/fs.h>
-#include <sys/ioctl.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -271,25 +269,6 @@ void DiskStore::read(int index, std::span<std::byte> to) {
   Extent& extent = extent_of(index, to.size());
   ensure(extent.written, "[disk] {} is read before it was written", extent.what);
   Transfer(*this, *reads_, extent, to.data(), false).run();
-}
-
-bool DiskStore::clone_extent(int index, int fd, uint64_t offset) const {
-  const Extent& extent = extents_.at(size_t(index));
-  ensure(extent.written, "[disk] {} is cloned before it was written", extent.what);
-  for (size_t b = 0; b < extent.blocks.size(); ++b) {
-    const Block& block = extent.blocks[b];
-    const SwapFile& file = files_[size_t(block.file)];
-    const file_clone_range range{.src_fd = file.fd(),
-                                 .src_offset = block.offset,
-                                 .src_length = round_up(block_bytes(extent, b), kDirectAlign),
-                                 .dest_offset = offset + b * options_.request_bytes};
-    if (::ioctl(fd, FICLONERANGE, &range) == 0) continue;
-    require(errno != EIO && errno != ENOSPC && errno != EDQUOT, ErrorKind::io,
-            "[disk] cannot share blocks of {} at byte {} ({}): {}{}", file.path().string(), block.offset,
-            extent.what, std::strerror(errno), hint(errno));
-    return false;
-  }
-  return true;
 }
 
 DiskStore::Extent& DiskStore::extent_of(int index, size_t bytes) {

@@ -52,10 +52,6 @@ class DiskStore {
   // The whole extent. Memory that begins at a page goes straight to the disk; other memory is copied.
   void write(int extent, std::span<const std::byte> from);
   void read(int extent, std::span<std::byte> to);
-  // Lets the file `fd` share the extent's blocks from `offset` on (a multiple of the file system's block; the
-  // last page is filled up with zeros), without writing them. False where the file system cannot, with any
-  // part of it done. Blocks of the extent are then given anew on its next write: a full disk fails it.
-  bool clone_extent(int extent, int fd, uint64_t offset) const;
 
  private:
   struct Block {

@@ -29,7 +29,8 @@ struct OptimizerUpdate {
   Tensor m, v;   // v: adam/adamw only; m: empty for sgd without momentum
   Tensor param;  // optional [1, n] copy of master in the compute dtype; empty when masters are the parameters
   // Multiplies every gradient: 1 / (loss scale · clip). Read when the kernel runs, so it may be computed by
-  // earlier work on the stream; 0 means: skip the update (overflow) and leave everything untouched.
+  // earlier work on the stream; 0 means: skip the update (overflow) and leave the states untouched. The copy
+  // is written in either case, so it may be in a new place.
   const float* grad_factor = nullptr;
   // For rounded states: the run's seed, and the place of element 0 in the whole, the same however it is cut.
   uint64_t seed = 0;

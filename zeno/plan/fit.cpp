@@ -61,12 +61,8 @@ std::vector<Change> changes(const zero::EngineOptions& options, int world) {
 
 void require_fit(const nn::LayerList& model, const zero::EngineOptions& options, int world,
                  MemoryLimits limits) {
-  const auto fits = [&](const zero::MemoryPlan& plan) {
-    return missing_device_bytes(plan, options.device, limits) == 0 &&
-           missing_host_bytes(plan, options.device, limits) == 0;
-  };
   const zero::MemoryPlan plan = zero::plan_memory(model, options, world);
-  if (fits(plan)) return;
+  if (fits(plan, options.device, limits)) return;
   const size_t host = missing_host_bytes(plan, options.device, limits);
   require(
       host == 0, ErrorKind::memory,
@@ -79,8 +75,9 @@ void require_fit(const nn::LayerList& model, const zero::EngineOptions& options,
   };
   for (const Change& change : changes(options, world)) {
     const zero::MemoryPlan changed = zero::plan_memory(model, change.options, world);
-    require(!fits(changed), ErrorKind::memory, "[plan] a rank needs {} and may use {}; {} needs {} and fits",
-            format_bytes(need(plan)), format_bytes(limits.device), change.flags, format_bytes(need(changed)));
+    require(!fits(changed, options.device, limits), ErrorKind::memory,
+            "[plan] a rank needs {} and may use {}; {} needs {} and fits", format_bytes(need(plan)),
+            format_bytes(limits.device), change.flags, format_bytes(need(changed)));
   }
   fail(ErrorKind::memory,
        "[plan] a rank needs {} and may use {}; no stage, recompute or micro-batch setting fits: use more "

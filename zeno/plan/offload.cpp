@@ -45,16 +45,18 @@ size_t missing_host_bytes(const zero::MemoryPlan& plan, Device device, MemoryLim
   return device.kind == Device::Kind::cpu ? 0 : beyond(plan.ledger->booked(Tier::host), limits.host);
 }
 
+bool fits(const zero::MemoryPlan& plan, Device device, MemoryLimits limits) {
+  return missing_device_bytes(plan, device, limits) == 0 && missing_host_bytes(plan, device, limits) == 0;
+}
+
 void choose_offload(const nn::LayerList& model, zero::EngineOptions& options, int world, MemoryLimits limits,
                     bool disk) {
   constexpr int kSteps = 64;
   zero::Offload& offload = options.policy.offload;
-  const auto fits = [&] {
-    const zero::MemoryPlan plan = zero::plan_memory(model, options, world);
-    return missing_device_bytes(plan, options.device, limits) == 0 &&
-           missing_host_bytes(plan, options.device, limits) == 0;
+  const auto all_fits = [&] {
+    return fits(zero::plan_memory(model, options, world), options.device, limits);
   };
-  if (fits()) return;
+  if (all_fits()) return;
   const auto smallest_ratio = [&] {
     offload.ratio = smallest(kSteps,
                              [&](int step) {
@@ -68,7 +70,7 @@ void choose_offload(const nn::LayerList& model, zero::EngineOptions& options, in
   const bool far = options.device.kind != Device::Kind::cpu;
   offload.optimizer = far || !disk ? Tier::host : Tier::disk;
   smallest_ratio();
-  if (!disk || !far || fits()) return;
+  if (!disk || !far || all_fits()) return;
   offload.optimizer = Tier::disk;
   const int64_t states = states_of_rank(model, options, world);
   const int on_disk = smallest(kSteps, [&](int step) {

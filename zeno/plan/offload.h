@@ -16,6 +16,7 @@ struct MemoryLimits {
 // What of a rank's plan is beyond its limits; 0: it fits.
 size_t missing_device_bytes(const zero::MemoryPlan& plan, Device device, MemoryLimits limits);
 size_t missing_host_bytes(const zero::MemoryPlan& plan, Device device, MemoryLimits limits);
+bool fits(const zero::MemoryPlan& plan, Device device, MemoryLimits limits);
 
 // Moves the optimizer states, or as much of them as must, to the host and, where `disk` says so, to the disk.
 // Leaves options as they are when all fits.

@@ -32,8 +32,6 @@ struct OffloadOptimizerConfig {
   OffloadDevice device = OffloadDevice::none;
   std::string nvme_path;
   int64_t buffer_count = 4;
-  bool pin_memory = true;
-  bool pipeline_read = false, pipeline_write = false;
   double ratio = 1;       // part of the optimizer state that is offloaded
   double cpu_share = -1;  // of what is on a GPU's host, updated by the CPU; below 0: measured
 };
@@ -41,10 +39,7 @@ struct OffloadOptimizerConfig {
 struct OffloadParamConfig {
   OffloadDevice device = OffloadDevice::none;
   std::string nvme_path;
-  int64_t buffer_count = 5;
-  int64_t buffer_size = 100'000'000;   // elements
   int64_t max_in_cpu = 1'000'000'000;  // elements
-  bool pin_memory = true;
 };
 
 // Sizes and thresholds are element counts, as in DeepSpeed.

@@ -130,12 +130,9 @@ void add_offload_optimizer(TableBuilder& table) {
       .key<kZero, kOptimizer, &OffloadOptimizerConfig::buffer_count>("buffer_count",
                                                                      "nvme: chunks in host memory at once")
       .range(0);
-  table.key<kZero, kOptimizer, &OffloadOptimizerConfig::pin_memory>("pin_memory",
-                                                                    "host memory of GPUs is always pinned");
-  table.key<kZero, kOptimizer, &OffloadOptimizerConfig::pipeline_read>("pipeline_read",
-                                                                       "always: reads run ahead");
-  table.key<kZero, kOptimizer, &OffloadOptimizerConfig::pipeline_write>("pipeline_write",
-                                                                        "always: writes follow");
+  table.no_effect("pin_memory", boolean, "false", "host memory of GPUs is always pinned");
+  table.no_effect("pipeline_read", boolean, "false", "reads always run ahead of the update");
+  table.no_effect("pipeline_write", boolean, "false", "writes always run behind the update");
   table.key<kZero, kOptimizer, &OffloadOptimizerConfig::ratio>("ratio", "part that leaves the device")
       .range(0, 1);
   table
@@ -158,16 +155,12 @@ void add_offload_param(TableBuilder& table) {
           "device", "where parameters live between uses; needs stage 3 or one rank; auto: none")
       .set_flag("--offload-param");
   table.key<kZero, kParam, &OffloadParamConfig::nvme_path>("nvme_path", "folder for device nvme");
-  table
-      .key<kZero, kParam, &OffloadParamConfig::buffer_count>("buffer_count",
-                                                             "stage3_prefetch_bucket_size decides")
+  table.no_effect("buffer_count", integer, "5", "stage3_prefetch_bucket_size says how far to read ahead")
       .range(0);
-  table.key<kZero, kParam, &OffloadParamConfig::buffer_size>("buffer_size", "units are whole blocks")
-      .range(0);
+  table.no_effect("buffer_size", integer, "1e8", "buffers hold whole blocks, sized by the plan").range(0);
   table.key<kZero, kParam, &OffloadParamConfig::max_in_cpu>("max_in_cpu", "elements kept in RAM with nvme")
       .range(0);
-  table.key<kZero, kParam, &OffloadParamConfig::pin_memory>("pin_memory",
-                                                            "host memory of GPUs is always pinned");
+  table.no_effect("pin_memory", boolean, "false", "host memory of GPUs is always pinned");
 }
 
 void add_inner_blocks(TableBuilder& table) {

@@ -137,8 +137,10 @@ Engine::Engine(nn::LayerList model, const EngineOptions& options, comm::World& w
   executor_ = std::make_unique<Executor>(parts, world, ledger_);
   DiskOptions disk = options.disk;
   disk.name += fmt::format("rank{}", world.rank());
-  store_.allocate(ledger_, {world.allocator(options.device), host_allocator(world, options.device)}, disk,
-                  executor_->compute());
+  store_.allocate(ledger_, {world.allocator(options.device), host_allocator(world, options.device)}, disk);
+  executor_->for_pools(Tier::host, [&](const Buffer& pool) {
+    store_.register_memory({pool.data(), pool.bytes()});
+  });
   const size_t bytes = input_bytes(policy_, shape_);
   inputs_ = Buffer(ledger_, Tier::device, Purpose::inputs, bytes, allocator_of(options.device));
   input_slots_ = Buffer(ledger_, Tier::host, Purpose::inputs, bytes * Executor::kDepth,
@@ -153,6 +155,7 @@ Engine::Engine(nn::LayerList model, const EngineOptions& options, comm::World& w
         .device = copies ? options.device : Device{}, .name = "snapshot", .rank = world.rank()});
   }
   if (options.device.kind == Device::Kind::cuda) warm_up();
+  store_.clear(executor_->compute());
 }
 
 Engine::~Engine() {

@@ -85,10 +85,10 @@ class Executor {
   void settle() const;
   // The same for what is queued on `stream` later.
   void settle_on(StreamRef stream) const;
-  // Memory of the device that passes between instructions.
+  // Memory that passes between instructions.
   template <class Body>
-  void for_pools(const Body& body) const {
-    for (const Buffer& pool : pools_[size_t(Tier::device)]) body(pool);
+  void for_pools(Tier tier, const Body& body) const {
+    for (const Buffer& pool : pools_[size_t(tier)]) body(pool);
   }
   comm::Traffic traffic() const;
   // Of the last step that was no evaluation, once all steps were waited for; empty when not timed.

@@ -298,7 +298,6 @@ void Executor::run_update(const Instruction& in, StreamRef stream, const StepInp
     if (!run.decay) op.hyper.weight_decay = 0;
     if (in.made != kNoRegion || parts_.policy.compute != parts_.policy.states)
       op.param = in_region(in.made, State::param, run.piece);
-    if (in.made != kNoRegion) cast(stream, op.master, op.param);  // a skipped update leaves it as it is
     optimizer_update(stream, op);
   }
 }

@@ -82,13 +82,8 @@ void StateStore::place_chunk(int c) {
     add_extent(OnDisk::params);
     take(Tier::disk, State::param, extent_bytes(OnDisk::params, c));
   }
-  size_t block = 0;
-  for (State state : kOptimizerStates) {
-    if (!in_block(state, c)) continue;
-    const size_t bytes = bytes_of(state, chunk.group, chunk.count);
-    offset_of(state, c) = take(chunk.tier, state, bytes);
-    block += round_up(bytes, kSlotAlign);
-  }
+  for (State state : kOptimizerStates) offset_of(state, c) = take(chunk.tier, state, part_bytes(state, c));
+  const size_t block = block_bytes(c);
   if (chunk.tier != Tier::disk || block == 0) return;
   add_extent(OnDisk::states);
   // An extent is whole pages.
@@ -125,24 +120,22 @@ bool StateStore::in_block(State state, int chunk) const {
   return exists(state, group) && !(state == State::master && aliased(group));
 }
 
+size_t StateStore::part_bytes(State state, int chunk) const {
+  const StateChunk& c = units_.chunks[size_t(chunk)];
+  return in_block(state, chunk) ? round_up(bytes_of(state, c.group, c.count), kSlotAlign) : 0;
+}
+
 size_t StateStore::block_offset(State state, int chunk) const {
   size_t offset = 0;
   for (State before : kOptimizerStates) {
     if (before == state) break;
-    if (in_block(before, chunk))
-      offset +=
-          round_up(bytes_of(before, units_.chunks[size_t(chunk)].group, units_.chunks[size_t(chunk)].count),
-                   kSlotAlign);
+    offset += part_bytes(before, chunk);
   }
   return offset;
 }
 
 size_t StateStore::block_bytes(int chunk) const {
-  const StateChunk& c = units_.chunks[size_t(chunk)];
-  size_t bytes = 0;
-  for (State state : kOptimizerStates)
-    if (in_block(state, chunk)) bytes += round_up(bytes_of(state, c.group, c.count), kSlotAlign);
-  return bytes;
+  return block_offset(kOptimizerStates.back(), chunk) + part_bytes(kOptimizerStates.back(), chunk);
 }
 
 size_t StateStore::extent_bytes(OnDisk what, int chunk) const {
@@ -166,8 +159,7 @@ void StateStore::book(Ledger& ledger) const {
   for (OnDisk what : kOnDisk) ledger.book(Tier::host, Purpose::staging, largest_extent(what));
 }
 
-void StateStore::allocate(Ledger& ledger, const Allocators& allocators, const DiskOptions& disk,
-                          StreamRef stream) {
+void StateStore::allocate(Ledger& ledger, const Allocators& allocators, const DiskOptions& disk) {
   for (State state : kAllStates) {
     const auto bytes = [&](Tier tier) { return bytes_[size_t(tier)][size_t(state)]; };
     device_[size_t(state)] =
@@ -178,7 +170,10 @@ void StateStore::allocate(Ledger& ledger, const Allocators& allocators, const Di
   for (OnDisk what : kOnDisk)
     cached_[size_t(what)].buffer = Buffer(ledger, Tier::host, Purpose::staging, largest_extent(what));
   if (!written_.empty()) create_disk(disk);
-  clear(stream);
+}
+
+void StateStore::register_memory(std::span<std::byte> memory) {
+  if (disk_ && !memory.empty()) disk_->register_buffer(memory);
 }
 
 void StateStore::create_disk(const DiskOptions& options) {
@@ -219,17 +214,21 @@ std::byte* StateStore::home(State state, int chunk) const {
   return (on_host ? host_ : device_)[size_t(state)].data() + offsets_[size_t(state)][size_t(chunk)];
 }
 
+// All chunks of a group but the last are of one size.
+int StateStore::chunk_of(int group, int64_t index) const {
+  const int first = units_.first_chunk[size_t(group)];
+  return first + int(index / units_.chunks[size_t(first)].count);
+}
+
 std::vector<std::pair<int, Partition::Piece>> StateStore::by_chunk(State state, int group,
                                                                    const Partition::Piece& piece) const {
   std::vector<std::pair<int, Partition::Piece>> parts;
-  const int first = units_.first_chunk[size_t(group)];
-  const int64_t most = units_.chunks[size_t(first)].count;  // of all chunks but the last
   const int64_t begin = whole(state, group) ? piece.full : piece.shard;
   for (int64_t done = 0; done < piece.count;) {
-    const int64_t index = begin + done;
-    const int64_t count = std::min(piece.count - done, most - index % most);
-    parts.emplace_back(first + int(index / most),
-                       Partition::Piece{piece.full + done, piece.shard + done, count});
+    const int c = chunk_of(group, begin + done);
+    const StateChunk& chunk = units_.chunks[size_t(c)];
+    const int64_t count = std::min(piece.count - done, chunk.begin + chunk.count - (begin + done));
+    parts.emplace_back(c, Partition::Piece{piece.full + done, piece.shard + done, count});
     done += count;
   }
   return parts;
@@ -240,10 +239,12 @@ std::byte* StateStore::at(State state, int group, const Partition::Piece& piece)
   const State kept = as_param ? State::param : state;
   const int64_t index = whole(kept, group) ? piece.full : piece.shard;
   if (kept == State::param || kept == State::grad) return data(kept, group) + bytes_of(kept, group, index);
-  const auto parts = by_chunk(kept, group, piece);
-  ensure(parts.size() <= 1, "[state] a piece of {} elements lies in {} chunks", piece.count, parts.size());
-  const int chunk = parts.empty() ? units_.first_chunk[size_t(group)] : parts.front().first;
-  return home(kept, chunk) + bytes_of(kept, group, index - units_.chunks[size_t(chunk)].begin);
+  const int c = piece.count > 0 ? chunk_of(group, index) : units_.first_chunk[size_t(group)];
+  const StateChunk& chunk = units_.chunks[size_t(c)];
+  ensure(index + piece.count <= chunk.begin + chunk.count || piece.count == 0,
+         "[state] a piece of {} elements at {} leaves its chunk of {} at {}", piece.count, index, chunk.count,
+         chunk.begin);
+  return home(kept, c) + bytes_of(kept, group, index - chunk.begin);
 }
 
 void StateStore::read_extent(OnDisk what, int chunk, std::byte* to) const {

@@ -36,8 +36,10 @@ class StateStore {
   struct Allocators {
     Allocator device, host;  // what ranks read of each other comes from them
   };
-  // Memory starts as zeros. Collective when an allocator is. `disk` says where homes on disk are.
-  void allocate(Ledger& ledger, const Allocators& allocators, const DiskOptions& disk, StreamRef stream);
+  // Collective when an allocator is. `disk` says where homes on disk are. Nothing is defined before clear().
+  void allocate(Ledger& ledger, const Allocators& allocators, const DiskOptions& disk);
+  // Memory of the host that extents will be read to and written from, as long as the store lives.
+  void register_memory(std::span<std::byte> memory);
 
   // Sets everything to zero and waits for it.
   void clear(StreamRef stream);
@@ -113,7 +115,10 @@ class StateStore {
   size_t& offset_of(State state, int chunk) { return offsets_[size_t(state)][size_t(chunk)]; }
   void place_group(int group, bool shard_optimizer);
   void place_chunk(int chunk);
+  // Of a state in a chunk's block, with what fills it up; 0: it does not move with the chunk.
+  size_t part_bytes(State state, int chunk) const;
   size_t take(Tier tier, State state, size_t bytes);
+  int chunk_of(int group, int64_t index) const;  // of what the rank keeps
   std::vector<std::pair<int, Partition::Piece>> by_chunk(State state, int group,
                                                          const Partition::Piece& piece) const;
   std::byte* cached(OnDisk what, int chunk);

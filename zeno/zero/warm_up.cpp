@@ -1,7 +1,7 @@
 // The step before the first: on a GPU the whole program runs once on random numbers, so that matrix products
 // are timed and chosen in place (no memory of their own), kernels are loaded and attention plans built before
-// anything counts (those for packed documents come with the first batch that has them). Then the state is
-// zero again.
+// anything counts (those for packed documents come with the first batch that has them). The state is
+// undefined after it.
 #include <random>
 #include <vector>
 
@@ -36,19 +36,18 @@ void Engine::warm_up() {
     cuda::fill_random(stream, buffer.data(), buffer.bytes());
   };
   store_.for_buffers(randomise);
-  executor_->for_pools(randomise);
+  executor_->for_pools(Tier::device, randomise);
   const RandomBatch batch(shape_, model_.vocab);
   const std::vector<MicroBatch> batches(size_t(policy_.micro_batches), batch.view());
   if (policy_.trains) {
     submit(batches, {.clip = 1});
     executor_->wait();
-    executor_->settle();  // before the states that are still under way are cleared
+    executor_->settle();
     under_way_.clear();
   } else {
     evaluate(1, [&](int64_t) { return batches; });
   }
   traffic_ = executor_->traffic();
-  store_.clear(stream);
 }
 
 }  // namespace zeno::zero

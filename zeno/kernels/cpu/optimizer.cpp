@@ -252,6 +252,13 @@ void update_any(const OptimizerUpdate& op, const StepFactors& f, int64_t begin, 
   }
 }
 
+void copy_masters(const OptimizerUpdate& op, int64_t begin, int64_t end) {
+  const Part<AnyType> master(op.master, begin), param(op.param, begin);
+  for_lanes(FloatTag(), end - begin, [&](int64_t k, auto lanes) HWY_ATTR {
+    param.store_copy(master.load_lanes(k, lanes), k, lanes, false);
+  });
+}
+
 }  // namespace zeno::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -259,16 +266,19 @@ HWY_AFTER_NAMESPACE();
 namespace zeno::cpu {
 
 HWY_EXPORT(update_any);
+HWY_EXPORT(copy_masters);
 
 void optimizer_update(StreamRef stream, const OptimizerUpdate& op) {
   check_update(op);
   stream.launch([=](Workers& workers) {
     const float grad_factor = *op.grad_factor;
-    if (grad_factor == 0) return;
+    const bool skipped = grad_factor == 0;
+    if (skipped && !op.param) return;
     const StepFactors factors = step_factors(op.hyper, grad_factor);
     constexpr int64_t kGrain = 16384;  // whole cells
     workers.for_ranges(op.master.count(), kGrain, [&](int64_t begin, int64_t end, int) {
-      HWY_DYNAMIC_DISPATCH(update_any)(op, factors, begin, end);
+      skipped ? HWY_DYNAMIC_DISPATCH(copy_masters)(op, begin, end)
+              : HWY_DYNAMIC_DISPATCH(update_any)(op, factors, begin, end);
     });
   });
 }

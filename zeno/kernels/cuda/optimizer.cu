@@ -20,11 +20,13 @@ __device__ inline void update(const UpdateArgs& a, int64_t i) {
   if constexpr (kHasV<kKind>) vs.load(a.v, state_type(a.v), i);
   StepFactors factors = a.factors;
   factors.grad = *a.grad_factor;
-  if (factors.grad == 0) return;
-
   float g[N], p[N], m[N] = {}, v[N] = {};
-  grads.get(a.grad.dtype, g);
   masters.get(state_type(a.master), p);
+  if (factors.grad == 0) {
+    if (a.param.data) put_param(a.param, i, p);
+    return;
+  }
+  grads.get(a.grad.dtype, g);
   if (a.m.data) ms.get(state_type(a.m), m);
   if constexpr (kHasV<kKind>) vs.get(state_type(a.v), v);
   uint32_t noise[N] = {};

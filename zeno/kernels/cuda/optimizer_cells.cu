@@ -136,11 +136,13 @@ __global__ void __launch_bounds__(kThreads) update_cells_kernel(UpdateArgs a, bo
   if constexpr (kHasV<kKind>) vs.load(a.v, place);
   StepFactors factors = a.factors;
   factors.grad = *a.grad_factor;
-  if (factors.grad == 0) return;
-
   float g[kEach], p[kEach], m[kEach] = {}, v[kEach] = {};
-  grads.get<StateRole::master>(a.grad, place, g);
   masters.get<StateRole::master>(a.master, place, p);
+  if (factors.grad == 0) {
+    if (a.param.data) put_copy(a.param, place, p);
+    return;
+  }
+  grads.get<StateRole::master>(a.grad, place, g);
   if (a.m.data) ms.get<StateRole::m>(a.m, place, m);
   if constexpr (kHasV<kKind>) vs.get<StateRole::v>(a.v, place, v);
   uint32_t noise[kEach];
