@@ -1,7 +1,9 @@
 #include "zeno/plan/fit.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <functional>
 #include <vector>
 
 #include "zeno/base/error.h"
@@ -9,52 +11,114 @@
 namespace zeno::plan {
 namespace {
 
+// One flag, or two that belong together, and what they do.
 struct Change {
+  std::string_view what;  // of those that say the same thing, the last one counts
   std::string flags;
-  zero::EngineOptions options;
+  std::function<void(zero::EngineOptions&)> apply;
 };
+using Changes = std::vector<Change>;
 
-// In the order of what they cost the user: sharding first (traffic), then recompute (a third of the compute),
-// then what a GPU can leave on the host, then smaller micro-batches with more accumulation (the same batch),
-// each also with what comes before it.
-std::vector<Change> changes(const zero::EngineOptions& options, int world) {
-  std::vector<Change> list;
-  zero::EngineOptions next = options;
-  std::string flags;
-  for (int stage = 1; stage <= 3 && world > 1; ++stage) {
-    zero::apply_stage(next.policy, stage);
-    list.push_back({fmt::format("--stage {}", stage), next});
-    flags = "--stage 3 ";
+int smallest_factor(int64_t n) {
+  for (int factor = 2; int64_t(factor) * factor <= n; ++factor)
+    if (n % factor == 0) return factor;
+  return int(n);
+}
+
+// The same batch in smaller pieces, as far as they go.
+void add_micro_batches(Changes& list, const zero::EngineOptions& options) {
+  nn::BatchShape shape = options.shape;
+  int micro_batches = options.policy.micro_batches;
+  while (shape.batch > 1) {
+    const int factor = smallest_factor(shape.batch);
+    // Products in fp8 want whole groups of 16 rows.
+    if (options.policy.fp8 && shape.rows() / factor % 16 != 0) return;
+    shape.batch /= factor;
+    micro_batches *= factor;
+    list.push_back({"micro-batch",
+                    fmt::format("--micro-batch {} --grad-accum {}", shape.batch, micro_batches),
+                    [batch = shape.batch, micro_batches](zero::EngineOptions& o) {
+                      o.shape.batch = batch;
+                      o.policy.micro_batches = micro_batches;
+                    }});
   }
+}
+
+void add_offload(Changes& list, Tier tier, std::string_view device) {
+  const std::string_view folder = tier == Tier::disk ? " --nvme-path FOLDER" : "";
+  list.push_back({"optimizer", fmt::format("--offload-optimizer {}{}", device, folder),
+                  [tier](zero::EngineOptions& o) { o.policy.offload.optimizer = tier; }});
+  if (tier == Tier::host)
+    list.push_back({"activations", "--offload-activations",
+                    [](zero::EngineOptions& o) { o.policy.offload.activations = true; }});
+  list.push_back({"parameters", fmt::format("--offload-param {}", device), [tier](zero::EngineOptions& o) {
+                    o.policy.offload.params = tier;
+                    o.policy.offload.host_params = 0;
+                  }});
+}
+
+// In the order of what they cost the user: sharding (traffic), recompute (a third of the compute), what a GPU
+// can leave on the host, smaller micro-batches with more accumulation (the same batch), the disk; at last
+// sequences are cut, which is another training.
+Changes all_changes(const zero::EngineOptions& options, int world) {
+  Changes list;
+  for (int stage = 1; stage <= 3 && world > 1; ++stage)
+    list.push_back({"stage", fmt::format("--stage {}", stage),
+                    [stage](zero::EngineOptions& o) { zero::apply_stage(o.policy, stage); }});
   for (const auto& [mode, name] :
-       {std::pair{nn::Recompute::selective, "selective"}, {nn::Recompute::full, "full"}}) {
-    next.policy.recompute = mode;
-    next.policy.recompute_blocks = -1;
-    list.push_back({fmt::format("{}--recompute {}", flags, name), next});
-  }
-  flags += "--recompute full ";
-  if (next.device.kind == Device::Kind::cuda && next.policy.offload.optimizer == Tier::device) {
-    next.policy.offload.optimizer = Tier::host;
-    flags += "--offload-optimizer cpu ";
-    list.push_back({flags.substr(0, flags.size() - 1), next});
-  }
-  if (next.device.kind == Device::Kind::cuda && !next.policy.offload.activations) {
-    next.policy.offload.activations = true;
-    flags += "--offload-activations ";
-    list.push_back({flags.substr(0, flags.size() - 1), next});
-  }
-  // Products in fp8 want whole groups of 16 rows.
-  const auto can_halve = [&] {
-    return next.shape.batch % 2 == 0 && (!next.policy.fp8 || next.shape.rows() / 2 % 16 == 0);
-  };
-  while (can_halve()) {
-    next.shape.batch /= 2;
-    next.policy.micro_batches *= 2;
-    list.push_back({fmt::format("{}--micro-batch {} --grad-accum {}", flags, next.shape.batch,
-                                next.policy.micro_batches),
-                    next});
-  }
+       {std::pair{nn::Recompute::selective, "selective"}, {nn::Recompute::full, "full"}})
+    list.push_back({"recompute", fmt::format("--recompute {}", name), [mode = mode](zero::EngineOptions& o) {
+                      o.policy.recompute = mode;
+                      o.policy.recompute_blocks = -1;
+                    }});
+  if (options.device.kind == Device::Kind::cuda) add_offload(list, Tier::host, "cpu");
+  add_micro_batches(list, options);
+  add_offload(list, Tier::disk, "nvme");
+  for (int64_t seq = options.shape.seq / 2; seq >= 64; seq /= 2)
+    list.push_back(
+        {"sequence", fmt::format("--seq-len {}", seq), [seq](zero::EngineOptions& o) { o.shape.seq = seq; }});
   return list;
+}
+
+zero::EngineOptions with(zero::EngineOptions options, const Changes& changes) {
+  for (const Change& change : changes) change.apply(options);
+  return options;
+}
+
+// As few changes as fit, those that cost most left out first; empty: nothing fits.
+Changes smallest_changes(const zero::EngineOptions& options, int world,
+                         const std::function<bool(const zero::EngineOptions&)>& fit) {
+  Changes kept;
+  for (Change& change : all_changes(options, world)) {
+    std::erase_if(kept, [&](const Change& before) { return before.what == change.what; });
+    kept.push_back(std::move(change));
+    if (!fit(with(options, kept))) continue;
+    for (size_t i = kept.size() - 1; i-- > 0;) {
+      Changes fewer = kept;
+      fewer.erase(fewer.begin() + std::ptrdiff_t(i));
+      if (fit(with(options, fewer))) kept = std::move(fewer);
+    }
+    return kept;
+  }
+  return {};
+}
+
+std::string flags_of(const Changes& changes) {
+  std::vector<std::string> flags;
+  for (const Change& change : changes) flags.push_back(change.flags);
+  return fmt::format("{}", fmt::join(flags, " "));
+}
+
+// So many ranks that it fits with everything sharded, one sequence at a time; 0: none.
+int ranks_that_fit(const nn::LayerList& model, zero::EngineOptions options, int world, MemoryLimits limits) {
+  constexpr int kMost = 1 << 14;
+  zero::apply_stage(options.policy, 3);
+  options.policy.recompute = nn::Recompute::full;
+  options.policy.recompute_blocks = -1;
+  options.shape.batch = 1;
+  for (int ranks = 2 * world; ranks <= kMost; ranks *= 2)
+    if (fits(zero::plan_memory(model, options, ranks), options.device, limits)) return ranks;
+  return 0;
 }
 
 }  // namespace
@@ -63,27 +127,27 @@ void require_fit(const nn::LayerList& model, const zero::EngineOptions& options,
                  MemoryLimits limits) {
   const zero::MemoryPlan plan = zero::plan_memory(model, options, world);
   if (fits(plan, options.device, limits)) return;
-  const size_t host = missing_host_bytes(plan, options.device, limits);
-  require(
-      host == 0, ErrorKind::memory,
-      "[plan] a rank needs {} of host memory and may use {}; keep states on disk with --offload-optimizer "
-      "auto --nvme-path FOLDER, or use more hosts",
-      format_bytes(limits.host + host), format_bytes(limits.host));
-  const auto need = [&](const zero::MemoryPlan& some) {
-    const size_t missing = missing_device_bytes(some, options.device, limits);
-    return missing > 0 ? limits.device + missing : some.ledger->booked(Tier::device);
-  };
-  for (const Change& change : changes(options, world)) {
-    const zero::MemoryPlan changed = zero::plan_memory(model, change.options, world);
-    require(!fits(changed, options.device, limits), ErrorKind::memory,
-            "[plan] a rank needs {} and may use {}; {} needs {} and fits", format_bytes(need(plan)),
-            format_bytes(limits.device), change.flags, format_bytes(need(changed)));
+  const size_t on_host = missing_host_bytes(plan, options.device, limits);
+  const size_t on_device = missing_device_bytes(plan, options.device, limits);
+  const std::string lack =
+      on_device > 0 ? fmt::format("a rank needs {} and may use {}", format_bytes(limits.device + on_device),
+                                  format_bytes(limits.device))
+                    : fmt::format("a rank needs {} of host memory and may use {}",
+                                  format_bytes(limits.host + on_host), format_bytes(limits.host));
+  const Changes changes = smallest_changes(options, world, [&](const zero::EngineOptions& changed) {
+    return fits(zero::plan_memory(model, changed, world), options.device, limits);
+  });
+  if (!changes.empty()) {
+    const zero::MemoryPlan changed = zero::plan_memory(model, with(options, changes), world);
+    const size_t host = options.device.kind == Device::Kind::cpu ? changed.ledger->booked(Tier::host) : 0;
+    fail(ErrorKind::memory, "[plan] {}; {} needs {} and fits", lack, flags_of(changes),
+         format_bytes(changed.ledger->booked(Tier::device) + host));
   }
-  fail(ErrorKind::memory,
-       "[plan] a rank needs {} and may use {}; no stage, recompute or micro-batch setting fits: use more "
-       "ranks, a "
-       "shorter --seq-len or a smaller model, or --offload-optimizer auto --nvme-path FOLDER",
-       format_bytes(need(plan)), format_bytes(limits.device));
+  const int ranks = ranks_that_fit(model, options, world, limits);
+  fail(ErrorKind::memory, "[plan] {}; no setting fits: {} or a smaller model", lack,
+       ranks > 0
+           ? fmt::format("use --ranks {} --stage 3 --recompute full --micro-batch 1 on more devices,", ranks)
+           : "use devices with more memory");
 }
 
 }  // namespace zeno::plan

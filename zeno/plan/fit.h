@@ -5,9 +5,9 @@
 
 namespace zeno::plan {
 
-// Throws Error(memory) when the plan of one rank exceeds a limit, naming what it needs and the first of these
-// changes that fits: gradients and parameters sharded further, recompute, optimizer states on the host of a
-// GPU, a smaller micro-batch; or states on disk where the host is too small.
+// Throws Error(memory) when the plan of one rank exceeds a limit, naming what it needs and the fewest changes
+// that fit: gradients and parameters sharded further, recompute, states on the host of a GPU, smaller
+// micro-batches, states on disk, shorter sequences; or else the number of ranks that would do.
 void require_fit(const nn::LayerList& model, const zero::EngineOptions& options, int world,
                  MemoryLimits limits);
 
