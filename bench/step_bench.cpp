@@ -45,8 +45,9 @@ model::ModelConfig gpt2_124m() {
 }
 
 double step_flops(const nn::LayerList& model, nn::BatchShape shape) {
-  double flops = model.loss->forward_flops(shape);
-  for (const auto& layer : model.layers) flops += layer->forward_flops(shape);
+  double flops = model.loss->work(shape, DType::f32).forward.flops();
+  for (const auto& layer : model.layers)
+    flops += layer->work(shape, DType::f32, nn::Recompute::none).forward.flops();
   return 3 * flops;
 }
 

@@ -1,17 +1,24 @@
-// What this machine offers to a run, and what is missing. Looks and reports; changes nothing.
+// What this machine offers to a run, and what is missing. Looks and reports; with --measure it measures the
+// rates that a plan of time needs and stores them.
 #include <CLI/CLI.hpp>
 
+#include <fmt/chrono.h>
 #include <sys/resource.h>
 
+#include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 
 #include "cli/commands.h"
+#include "zeno/base/cache_folder.h"
 #include "zeno/base/file.h"
+#include "zeno/base/log.h"
 #include "zeno/comm/world.h"
 #include "zeno/device/device.h"
 #include "zeno/device/ledger.h"
+#include "zeno/plan/measure.h"
 
 namespace zeno::cli {
 namespace {
@@ -88,7 +95,29 @@ void show_limits() {
   if (files.rlim_cur < kFiles) advice("ulimit -n 4096: a model of many files and many ranks needs more");
 }
 
-void run(const std::string& folder) {
+std::string time_of(const Path& file) {
+  using namespace std::chrono;
+  const auto time = file_clock::to_sys(std::filesystem::last_write_time(file));
+  return fmt::format("{:%Y-%m-%d %H:%M}",
+                     fmt::localtime(system_clock::to_time_t(time_point_cast<system_clock::duration>(time))));
+}
+
+// The device that a run takes when none is named.
+Device::Kind usual_kind() {
+  return device_count(Device::Kind::cuda) > 0 ? Device::Kind::cuda : Device::Kind::cpu;
+}
+
+void show_profile() {
+  const Path file = plan::machine_file(cache_folder(), usual_kind());
+  if (plan::measured_machine(cache_folder(), usual_kind())) {
+    row("profile", fmt::format("measured {}: {}; take it again with zeno doctor --measure", time_of(file),
+                               file.string()));
+  } else {
+    row("profile", "none: zeno doctor --measure takes 20 s and tells zeno plan how fast this machine is");
+  }
+}
+
+void show(const Path& folder) {
   show_host();
   show_gpus();
   show_launch();
@@ -97,15 +126,62 @@ void run(const std::string& folder) {
   show_folder("shared", "/dev/shm", uint64_t(1) << 30,
               "ranks as processes meet here: give a container more with --shm-size");
   show_limits();
+  show_profile();
+}
+
+// Programs that ran in the last minute, on average.
+double load_of_machine() {
+  double load = 0;
+  return getloadavg(&load, 1) == 1 ? load : 0;
+}
+
+struct DoctorFlags {
+  std::string folder = ".", out, device;
+  bool measure = false;
+  double between = 0;  // GB/s
+};
+
+void measure(const DoctorFlags& flags) {
+  plan::MeasureOptions options;
+  options.kind = flags.device.empty()     ? usual_kind()
+                 : flags.device == "cuda" ? Device::Kind::cuda
+                                          : Device::Kind::cpu;
+  options.folder = flags.folder;
+  options.matmul_plans = cache_folder() / "matmul_plans.txt";
+  options.between_rate = flags.between * 1e9;
+  options.sizes = plan::usual_sizes(options.kind);
+  options.report = [](const plan::Measured& line) {
+    fmt::print("{:<18} {:>22}   {}\n", line.what, line.rate, line.how);
+    std::fflush(stdout);
+  };
+  const Path file = flags.out.empty() ? plan::machine_file(cache_folder(), options.kind) : Path(flags.out);
+  if (file.has_parent_path()) make_folders(file.parent_path());
+  const double load = load_of_machine();
+  plan::save_machine(plan::measure_machine(options), file);
+  fmt::print("stored in {}\n", file.string());
+  if (load > 0.5 * available_cores())
+    log_warning(
+        "[doctor] {:.1f} other programs ran on {} cores: got what they left; measure again without them",
+        load, available_cores());
 }
 
 }  // namespace
 
 void add_doctor(CLI::App& app) {
   CLI::App* command = app.add_subcommand("doctor", "what this machine offers, and what is missing");
-  auto folder = std::make_shared<std::string>(".");
-  command->add_option("folder", *folder, "where results would go; default: here");
-  command->callback([folder] { run(*folder); });
+  auto flags = std::make_shared<DoctorFlags>();
+  command->add_option("folder", flags->folder, "where results would go; default: here");
+  CLI::Option* rates = command->add_flag("--measure", flags->measure,
+                                         "measure and store the rates that zeno plan needs; about 20 s");
+  command
+      ->add_option("--out", flags->out, "file to store them in; default: ~/.cache/zeno/machine-DEVICE.json")
+      ->needs(rates);
+  command->add_option("--device", flags->device, "cpu or cuda; default: cuda where there is one")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->needs(rates);
+  command->add_option("--between-rate", flags->between, "GB/s between nodes for each rank, to be stored too")
+      ->needs(rates);
+  command->callback([flags] { flags->measure ? measure(*flags) : show(flags->folder); });
 }
 
 }  // namespace zeno::cli

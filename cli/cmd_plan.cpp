@@ -1,87 +1,218 @@
+#include <sys/ioctl.h>
+#include <unistd.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
-#include "cli/run_flags.h"
+#include "cli/plan_advice.h"
+#include "cli/plan_question.h"
+#include "cli/plan_sweep.h"
 #include "zeno/base/error.h"
-#include "zeno/base/log.h"
+#include "zeno/base/quantity.h"
+#include "zeno/base/workers.h"
+#include "zeno/device/device.h"
 #include "zeno/model/layers.h"
-#include "zeno/train/config_resolve.h"
-#include "zeno/train/policy.h"
+#include "zeno/plan/advice_reasons.h"
+#include "zeno/plan/plan_json.h"
+#include "zeno/plan/plan_page.h"
+#include "zeno/plan/plan_text.h"
+#include "zeno/plan/timeline.h"
 #include "zeno/train/run_engine.h"
-#include "zeno/train/tuning.h"
+#include "zeno/train/setting_choices.h"
 
 namespace zeno::cli {
 namespace {
 
-nlohmann::ordered_json as_json(const zero::MemoryPlan& plan) {
-  nlohmann::ordered_json json;
-  json["model_states_bytes"] = plan.model_state_bytes;
-  for (Tier tier : kTiers) {
-    nlohmann::ordered_json purposes = nlohmann::ordered_json::object();
-    for (int p = 0; p < kPurposes; ++p)
-      purposes[std::string(name_of(Purpose(p)))] = plan.ledger->booked(tier, Purpose(p));
-    purposes["total"] = plan.ledger->booked(tier);
-    json["bytes"][std::string(name_of(tier))] = std::move(purposes);
-  }
-  return json;
+double count_of(const nn::LayerList& layers) {
+  double count = 0;
+  for (const nn::Parameter& parameter : model::parameter_table(layers)) count += double(parameter.count());
+  return count;
 }
 
-void run(const RunFlags& flags, bool json) {
-  train::ParsedConfig parsed = flags.parse();
-  const int world = std::max<int>(1, int(parsed.config.run.ranks));
-  const model::ModelConfig model = model::load_config(parsed.config.run.model);
-  if (parsed.config.batch.micro_batch == 0 && parsed.config.batch.train_batch == 0)
-    parsed.config.batch.micro_batch = 1;
-  train::resolve_batch(parsed, world);
-  train::resolve_model(parsed, model.hidden, model.layers);
-  const int64_t seq = train::sequence_length(parsed.config.run, model.max_positions);
-  const nn::LayerList layers = model::build_layers(model, seq, train::tuning_of(parsed.config));
-  // As the run would choose, except that a GPU can be planned for where there is none.
-  const train::RunConfig& config = parsed.config.run;
-  const Device device =
-      config.device == train::RunDevice::cuda ? Device{Device::Kind::cuda, 0} : train::device_of(config, 0);
-  zero::EngineOptions options = train::engine_options(parsed.config, seq, device);
-  const bool automatic = parsed.config.recompute.mode == train::RecomputeMode::automatic ||
-                         parsed.config.zero.offload_optimizer.device == train::OffloadDevice::automatic;
-  if (automatic) {
-    require(device_count(options.device.kind) > 0, ErrorKind::usage,
-            "[plan] auto: got no GPU to fill; plan with --recompute none, selective or full and "
-            "--offload-optimizer none, cpu or nvme, or on the machine that trains");
-    // Ranks beyond the GPUs of this host are taken to run on others.
-    const int local = device.kind == Device::Kind::cpu ? world : device_count(device.kind);
-    train::place_states(parsed.config, layers, options, world,
-                        train::memory_limits(config, device, std::min(world, local)), true);
+std::vector<std::string> notes_of(const PlanSubject& subject, const plan::PlanModel& model,
+                                  const zero::EngineOptions& options, const plan::PlanReport& report) {
+  std::vector<std::string> notes;
+  const zero::Policy& policy = options.policy;
+  notes.push_back(fmt::format("{}, {}, sequences of {} tokens, {} micro-batch{} in a step",
+                              options.device.kind == Device::Kind::cuda ? "GPU" : "CPU",
+                              name_of(policy.compute), options.shape.seq, policy.micro_batches,
+                              policy.micro_batches == 1 ? "" : "es"));
+  if (subject.params)
+    notes.push_back(fmt::format(
+        "model states by formula for {} parameters; everything else from a llama of {} blocks, hidden size "
+        "{}, {} tokens ({} parameters)",
+        count_in_words(*subject.params), subject.model.layers, subject.model.hidden, subject.model.vocab,
+        count_in_words(count_of(model.layers))));
+  if (report.limits.known()) {
+    const auto size = [](size_t bytes) { return bytes > 0 ? format_bytes(bytes) : "any amount"; };
+    notes.push_back(fmt::format("a rank may use {} of device and {} of host memory ({} ranks to a host)",
+                                size(report.limits.device), size(report.limits.host), report.node_ranks));
   }
-  const zero::MemoryPlan plan = zero::plan_memory(layers, options, world);
-  if (json) {
-    fmt::print("{}\n", as_json(plan).dump(2));
-    return;
+  if (policy.compute == DType::f32) return notes;
+  if (!report.rows.empty()) {
+    notes.push_back(fmt::format("gradients are kept in {}{}", name_of(policy.grad),
+                                policy.grad == DType::f32
+                                    ? ""
+                                    : "; runs accumulate in fp32 by default, which adds 2 bytes for each"));
+    return notes;
   }
-  fmt::print("stage {} on {} ranks, micro-batch {} × {} tokens: bytes of one rank\n{}",
-             parsed.config.zero.stage, world, options.shape.batch, seq, plan.ledger->report());
-  fmt::print("model states (parameters, gradients, masters, moments): {}\n",
-             format_bytes(plan.model_state_bytes));
-  if (options.policy.grad == DType::f32 && options.policy.compute != DType::f32) {
-    options.policy.grad = options.policy.wire = options.policy.compute;
-    const size_t lean = zero::plan_memory(layers, options, world).model_state_bytes;
-    fmt::print("of which fp32 accumulation adds {} (data_types.grad_accum_dtype: \"{}\" would save it)\n",
-               format_bytes(plan.model_state_bytes - lean), name_of(options.policy.compute));
+  const double gradients = double(report.chosen.bytes.at(Tier::device, Purpose::gradients));
+  const double other = double(size_of(policy.grad == DType::f32 ? policy.compute : DType::f32));
+  const size_t change = size_t(std::abs(gradients * (other / double(size_of(policy.grad)) - 1)));
+  notes.push_back(
+      policy.grad == DType::f32
+          ? fmt::format("fp32 accumulation of gradients takes {} of this "
+                        "(data_types.grad_accum_dtype: \"{}\" would save it)",
+                        format_bytes(change), name_of(policy.compute))
+          : fmt::format("gradients are kept in {}; runs accumulate in fp32 by default, which adds {}",
+                        name_of(policy.grad), format_bytes(change)));
+  return notes;
+}
+
+std::string typed_command(const CLI::App& command) {
+  std::vector<std::string> words{command.get_name()};
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->count() == 0) continue;
+    words.push_back(option->get_name());
+    if (option->get_items_expected_max() == 0) continue;  // a switch
+    const std::vector<std::string> values = option->results();
+    words.insert(words.end(), values.begin(), values.end());
+  }
+  return command_text(words);
+}
+
+plan::TextStyle terminal_style() {
+  plan::TextStyle style;
+  winsize size{};
+  style.colour = ::isatty(STDOUT_FILENO) == 1;
+  if (style.colour && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+    style.width = size.ws_col;
+  return style;
+}
+
+// The setting of flags and config, as the run would complete it.
+plan::PlanRow chosen_row(const PlanQuestion& q, const plan::PlanModel& model, zero::EngineOptions& options) {
+  const train::TrainConfig& config = q.parsed.config;
+  plan::MemoryLimits limits = q.limits;
+  if (config.recompute.mode == train::RecomputeMode::automatic ||
+      config.zero.offload_optimizer.device == train::OffloadDevice::automatic) {
+    require(limits.device > 0, ErrorKind::usage,
+            "[plan] auto: got no GPU to fill; say --device-mem 80GB --host-mem 512GB, plan with --recompute "
+            "none, selective or full and --offload-optimizer none, cpu or nvme, or on the machine that "
+            "trains");
+    if (limits.host == 0) limits.host = SIZE_MAX;
+    train::place_states(config, q.layers, options, q.world, limits, true);
+  }
+  plan::PlanRow row;
+  const int stage = int(config.zero.stage);
+  row.setting = {stage, plan::homes_of(options.policy.offload, stage), options.policy.recompute,
+                 options.shape.batch, options.policy.overlap};
+  row.bytes = plan::plan_bytes(model, options, q.world);
+  plan::set_missing(row, q.device, limits);
+  return row;
+}
+
+void time_rows(const PlanQuestion& q, std::vector<plan::PlanRow>& rows) {
+  Workers workers(available_cores());
+  workers.for_each(int64_t(rows.size()), [&](int64_t i, int) {
+    plan::PlanRow& row = rows[size_t(i)];
+    const plan::StepTime time =
+        plan::predict_step(q.layers, plan::with(q.options, row.setting), *q.machine, q.world);
+    row.step_seconds = time.step_s;
+    row.tokens_per_second = time.tokens_per_s;
+  });
+}
+
+// Is one setting meant? Stages make no difference to one rank, so there the micro-batch says so.
+bool fixed(const PlanQuestion& q) {
+  return q.parsed.given("zero_optimization.stage") || (q.world == 1 && !q.batch_open);
+}
+
+plan::PlanReport answer(const PlanQuestion& q, const PlanFlags& flags) {
+  const train::TrainConfig& config = q.parsed.config;
+  const plan::PlanModel model{q.layers, q.subject.params};
+  plan::PlanReport report;
+  report.world = q.world;
+  report.node_ranks = q.node_ranks;
+  report.limits = q.limits;
+  zero::EngineOptions options = q.options;
+  report.chosen = chosen_row(q, model, options);
+  report.params = q.subject.params.value_or(count_of(q.layers));
+  report.title = fmt::format("{}{} of {} parameters on {} rank{}", model::name_of(q.subject.model.arch),
+                             config.lora.rank > 0 ? " with adapters" : "", count_in_words(report.params),
+                             q.world, q.world == 1 ? "" : "s");
+  report.command = flags.command;
+  if (!fixed(q) || flags.all) {
+    const plan::PlanChoices choices = train::open_choices(q.parsed, report.chosen.setting, q.batch_open,
+                                                          q.device, q.world, report.limits, true);
+    report.rows = plan::plan_rows(model, q.options, q.world, choices);
+    if (q.machine) time_rows(q, report.rows);
+  } else {
+    report.title += fmt::format(", stage {}, micro-batch {}", config.zero.stage, q.options.shape.batch);
+  }
+  if (!flags.compare.empty())
+    report.deepspeed =
+        plan::compare_deepspeed(model, q.options, report.chosen.setting, q.world, report.node_ranks);
+  report.notes = notes_of(q.subject, model, q.options, report);
+  if (q.machine && report.rows.empty()) {
+    const plan::StepTime time = plan::predict_step(q.layers, options, *q.machine, q.world);
+    report.chosen.step_seconds = time.step_s;
+    report.chosen.tokens_per_second = time.tokens_per_s;
+    for (std::string& line : plan::describe_time(time, q.machine->name))
+      report.notes.push_back(std::move(line));
+  }
+  return report;
+}
+
+void run(const PlanFlags& flags) {
+  require(flags.compare.empty() || flags.compare == "deepspeed", ErrorKind::usage,
+          "[plan] --compare: got {}, expected deepspeed", flags.compare);
+  const PlanQuestion question = resolve(flags);
+  if (!flags.goal.empty()) return show_advice(question, flags);
+  if (!flags.sweep.empty()) return show_sweep(question, flags);
+  const plan::PlanReport report = answer(question, flags);
+  if (!flags.html.empty()) plan::write_page(flags.html, report);
+  if (flags.json) {
+    fmt::print("{}\n", plan::plan_json(report));
+  } else {
+    fmt::print("{}", plan::plan_text(report, flags.all, terminal_style()));
   }
 }
 
 }  // namespace
 
 void add_plan(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("plan", "the memory of a run, by purpose, before it starts");
-  auto flags = std::make_shared<RunFlags>();
-  auto json = std::make_shared<bool>(false);
-  flags->add_to(*command);
-  command->add_flag("--json", *json, "machine-readable");
-  command->callback([flags, json] { run(*flags, *json); });
+  CLI::App* command = app.add_subcommand(
+      "plan", "the memory and the time of a run before it starts; without --stage: a table of settings");
+  auto flags = std::make_shared<PlanFlags>();
+  flags->run.add_to(*command);
+  flags->arch.add_to(*command);
+  command->add_option("--params", flags->params, "instead of a model: a number of parameters, 7.5e9 or 7.5B");
+  command
+      ->add_option("--ranks-per-host", flags->node_ranks,
+                   "that share the memory of a host; default: all, on GPUs at most 8")
+      ->check(CLI::PositiveNumber);
+  command->add_option(
+      "--machine", flags->machine,
+      "for the time: h100-8, h100-8x64, …, or a file of zeno doctor --measure; default: this one");
+  command->add_option("--goal", flags->goal, "advice: fastest, largest-batch or smallest");
+  command->add_option("--write-config", flags->write_config, "with --goal: a DeepSpeed JSON of the choice");
+  command->add_option("--sweep", flags->sweep, "time and goodput for these numbers of ranks: 64,1024 or all");
+  command->add_option("--failure-hours", flags->failure_hours, "device-hours between failures, for --sweep")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--restart-s", flags->restart_s, "seconds from a failure until training goes on")
+      ->check(CLI::NonNegativeNumber);
+  command->add_flag("--all", flags->all, "every row of the table, also where --stage fixes one");
+  command->add_option("--compare", flags->compare, "deepspeed: its estimate beside this one");
+  command->add_option("--html", flags->html, "writes the plan as a page");
+  command->add_flag("--json", flags->json, "machine-readable");
+  command->callback([flags, command] {
+    flags->command = typed_command(*command);
+    run(*flags);
+  });
 }
 
 }  // namespace zeno::cli

@@ -54,7 +54,7 @@ train::ParsedConfig RunFlags::parse() const {
   train::ParsedConfig parsed = train::load_config(config, overrides);
   for (const std::string& warning : parsed.warnings) log_warning("{}", warning);
   for (const std::string& note : parsed.notes) log_info("note: {}", note);
-  parsed.command = command();
+  parsed.command = command_text(words());
   return parsed;
 }
 
@@ -69,9 +69,9 @@ std::vector<std::string> RunFlags::words() const {
   return words;
 }
 
-std::string RunFlags::command() const {
+std::string command_text(const std::vector<std::string>& words) {
   std::string text = "zeno";
-  for (const std::string& word : words()) text += " " + shell_word(word);
+  for (const std::string& word : words) text += " " + shell_word(word);
   return text;
 }
 

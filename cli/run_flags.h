@@ -25,9 +25,10 @@ class RunFlags {
   std::vector<std::string> words() const;
 
  private:
-  std::string command() const;
-
   std::string name_;  // of the command
 };
+
+// "zeno train --model 'my model'": as one would type it; the name of the program is added.
+std::string command_text(const std::vector<std::string>& words);
 
 }  // namespace zeno::cli

@@ -55,8 +55,10 @@ class ShiftMlp final : public nn::Layer {
     matmul(a.stream,
            {.a = d_head, .b = a.params[0], .c = a.dx.slice(0, rows), .residual = a.dy.slice(0, rows)});
   }
-  double forward_flops(nn::BatchShape shape) const override {
-    return 8.0 * double(shape.rows() * kHidden * kHidden);
+  nn::LayerWork work(nn::BatchShape shape, DType compute, nn::Recompute) const override {
+    const nn::Work product = nn::product_work(double(shape.rows()), kHidden, 2 * kHidden, compute);
+    const nn::Work both = product + product;
+    return {.forward = both, .backward = both + both};
   }
 
  private:

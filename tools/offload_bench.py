@@ -62,7 +62,7 @@ ROWS = {
                    state_bytes=6, published=21300),
     "llama-8b": Row((4096, 32, 32, 8, 128, 14336, 128256), False, 4096, 4, ON_HOST, warm_up=4, steps=6),
     "qwen-14b": Row((5120, 48, 40, 8, 128, 13824, 152064), False, 4096, 4,
-                    "--recompute full --offload-optimizer auto --host-memory-gb 95", arch="qwen2", warm_up=1, steps=3),
+                    "--recompute full --offload-optimizer auto --host-mem 95GB", arch="qwen2", warm_up=1, steps=3),
     "llama-1b-disk": Row((2048, 16, 32, 8, 64, 8192, 128256), True, 4096, 4, ON_DISK, warm_up=2, steps=4),
     # For a trial of this program on any machine.
     "trial": Row((64, 2, 4, 2, 16, 128, 512), True, 64, 2, "--stage 0", device="cpu"),

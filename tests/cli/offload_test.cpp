@@ -182,8 +182,8 @@ TEST_F(OffloadCli, AutoStaysWithinTheLimit) {
     // With room for all but so much of the states.
     const auto limit = [&](double away) { return memory(whole) - away * states; };
     const auto automatic = [&](const std::string& out, double away) {
-      return train(
-          out, setting + "--offload-optimizer auto --memory-gb " + fmt::format("{:.9f} ", limit(away) / 1e9));
+      return train(out,
+                   setting + "--offload-optimizer auto --device-mem " + fmt::format("{:.0f}B ", limit(away)));
     };
     const std::string with_disk = "--nvme-path " + path("disk");
     EXPECT_EQ(planned(automatic("auto", 0) + with_disk), whole) << "all fits, and something left";

@@ -186,11 +186,14 @@ TEST_P(Block, SizesOrderAndFlops) {
   double matmuls = 0;
   for (const nn::Parameter& p : block->parameters())
     if (p.rows > 1) matmuls += 2.0 * double(p.count() * kShape.rows());
-  const double attention = block->forward_flops(kShape) - matmuls;
+  const nn::LayerWork work = block->work(kShape, DType::bf16, Recompute::none);
+  EXPECT_DOUBLE_EQ(work.forward.matmul_flops, matmuls);
+  EXPECT_DOUBLE_EQ(work.backward.matmul_flops, 2 * matmuls);
   const BlockOptions& o = GetParam().block;
   double pairs = 0;
   for (int64_t t = 0; t < kShape.seq; ++t) pairs += double(o.window > 0 ? std::min(t + 1, o.window) : t + 1);
-  EXPECT_DOUBLE_EQ(attention, 4.0 * double(kShape.batch) * pairs * double(o.heads * o.head_dim));
+  EXPECT_DOUBLE_EQ(work.forward.attention_flops,
+                   4.0 * double(kShape.batch) * pairs * double(o.heads * o.head_dim));
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Block, ::testing::ValuesIn(families()),

@@ -115,6 +115,10 @@ inline train::ReportData example_run(int64_t steps, int ranks) {
   data.samples = {
       {"How many legs does a spider have?", "legs legs the of", "A spider has eight legs.", "eight"},
       {"What is 7 plus 5?", "7 7 7", "7 plus 5 is 12.", "12"}};
+  data.advice =
+      "Computation bounds the step: 91 % of it. 1.2 GiB of 8 GiB are in use: a larger micro-batch, "
+      "--micro-batch 2 "
+      "(more work per pass), may compute faster.";
   data.result = {.status = "finished",
                  .weights_hash = "9f2c4be1a07d3355",
                  .out_folder = "runs/answers",

@@ -29,9 +29,11 @@ const std::map<std::string, std::set<std::string>> kAllowed{
     {"checkpoint", {"base", "device", "tensor", "kernels", "comm", "nn", "zero"}},
     {"model", {"base", "device", "tensor", "kernels", "comm", "nn", "zero", "checkpoint"}},
     {"data", {"base"}},
-    {"plan", {"base", "device", "tensor", "kernels", "comm", "nn", "zero", "checkpoint", "model"}},
+    {"page", {"base"}},
+    {"plan", {"base", "device", "tensor", "kernels", "comm", "nn", "zero", "checkpoint", "model", "page"}},
     {"train",
-     {"base", "device", "tensor", "kernels", "comm", "nn", "zero", "checkpoint", "model", "data", "plan"}},
+     {"base", "device", "tensor", "kernels", "comm", "nn", "zero", "checkpoint", "model", "data", "page",
+      "plan"}},
 };
 
 std::vector<fs::path> sources(const fs::path& below) {

@@ -84,7 +84,7 @@ class SmallRuns {
       nlohmann::json kept = nlohmann::json::parse(line, nullptr, false);
       if (!kept.is_object()) continue;  // just being written
       for (const char* name : {"tokens_per_s", "step_ms", "data_wait_ms", "exposed_comm_ms", "eval_ms",
-                               "bytes_gathered", "bytes_reduced", "peak_bytes"})
+                               "bytes_gathered", "bytes_reduced", "peak_bytes", "advice"})
         kept.erase(name);
       lines.push_back(kept.dump());
     }

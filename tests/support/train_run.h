@@ -72,7 +72,9 @@ class FrozenLayer final : public nn::Layer {
   void backward(const nn::BackwardArgs& args, nn::Recompute recompute) const override {
     inner_->backward(args, recompute);
   }
-  double forward_flops(nn::BatchShape shape) const override { return inner_->forward_flops(shape); }
+  nn::LayerWork work(nn::BatchShape shape, DType compute, nn::Recompute recompute) const override {
+    return inner_->work(shape, compute, recompute);
+  }
   bool backward_needs_params() const override { return inner_->backward_needs_params(); }
 
  private:

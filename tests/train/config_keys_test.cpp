@@ -30,6 +30,7 @@ std::string other_value(const ConfigKey& key) {
       return fmt::format("{}", value == std::atof(standard.c_str()) ? low : value);
     }
     case KeyType::text:
+      if (key.leaf().ends_with("_mem")) return "\"80GB\"";
       return key.path == "optimizer.type" ? "\"Lion\"" : "\"something\"";
     case KeyType::choice:
       return fmt::format("\"{}\"", key.choices[standard == fmt::format("\"{}\"", key.choices[0]) ? 1 : 0]);

@@ -9,7 +9,7 @@
 #include "tests/report/example_run.h"
 #include "tests/support/temp_dir.h"
 #include "zeno/base/error.h"
-#include "zeno/train/html_text.h"
+#include "zeno/page/html_text.h"
 #include "zeno/train/report_json.h"
 #include "zeno/train/report_memory.h"
 
@@ -17,6 +17,7 @@ namespace zeno::train {
 namespace {
 
 using nlohmann::json;
+using page::html_text, page::json_in_html;
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 

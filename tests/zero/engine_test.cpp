@@ -360,7 +360,7 @@ class IdleLayer final : public nn::Layer {
     copy_async(args.stream, args.y.data, args.x.data, args.x.bytes());
   }
   void backward(const nn::BackwardArgs&, nn::Recompute) const override {}  // dx is dy
-  double forward_flops(nn::BatchShape) const override { return 0; }
+  nn::LayerWork work(nn::BatchShape, DType, nn::Recompute) const override { return {}; }
 };
 
 // Its gradient is zero: without decay it keeps its bits, and nobody waits for it.

@@ -34,7 +34,9 @@ class SlowLayer final : public nn::Layer {
     inner_->backward(args, recompute);
     pause(args.stream, 3);
   }
-  double forward_flops(nn::BatchShape shape) const override { return inner_->forward_flops(shape); }
+  nn::LayerWork work(nn::BatchShape shape, DType compute, nn::Recompute recompute) const override {
+    return inner_->work(shape, compute, recompute);
+  }
   bool backward_needs_params() const override { return inner_->backward_needs_params(); }
 
  private:

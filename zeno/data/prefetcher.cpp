@@ -7,7 +7,10 @@
 namespace zeno::data {
 
 Prefetcher::Prefetcher(const Loader& loader, int64_t first_step)
-    : loader_(loader), next_(first_step), thread_([this, rank = log_rank()] { run(rank); }) {}
+    : Prefetcher([&loader](int64_t step) { return loader.step(step); }, first_step) {}
+
+Prefetcher::Prefetcher(Source source, int64_t first_step)
+    : source_(std::move(source)), next_(first_step), thread_([this, rank = log_rank()] { run(rank); }) {}
 
 Prefetcher::~Prefetcher() {
   {
@@ -32,7 +35,7 @@ std::vector<HostBatch> Prefetcher::get() {
 void Prefetcher::run(int rank) try {
   set_log_rank(rank);
   for (;; ++next_) {
-    std::vector<HostBatch> batches = loader_.step(next_);
+    std::vector<HostBatch> batches = source_(next_);
     std::unique_lock lock(mutex_);
     // One step is ready and the next is not begun before that one is taken: memory stays at one step.
     ready_ = std::move(batches);

@@ -1,10 +1,11 @@
 // Prepares the next step's micro-batches on a thread of its own while the current step computes. Holds at
-// most one prepared step. get() is for one thread; the loader must outlive the prefetcher.
+// most one prepared step. get() is for one thread; what the batches come from must outlive the prefetcher.
 #pragma once
 
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -16,7 +17,9 @@ namespace zeno::data {
 
 class Prefetcher {
  public:
+  using Source = std::function<std::vector<HostBatch>(int64_t step)>;  // called on the thread
   Prefetcher(const Loader& loader, int64_t first_step);
+  Prefetcher(Source source, int64_t first_step);
   ~Prefetcher();  // stops the thread after the step it is working on
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
@@ -28,7 +31,7 @@ class Prefetcher {
  private:
   void run(int rank);
 
-  const Loader& loader_;
+  Source source_;
   int64_t next_;
   std::mutex mutex_;
   std::condition_variable changed_;

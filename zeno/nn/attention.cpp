@@ -39,7 +39,7 @@ class Attention final : public Layer {
   LayerSizes sizes(BatchShape shape, DType compute, Recompute recompute) const override;
   void forward(const ForwardArgs& args, Recompute recompute) const override;
   void backward(const BackwardArgs& args, Recompute recompute) const override;
-  double forward_flops(BatchShape shape) const override;
+  LayerWork work(BatchShape shape, DType compute, Recompute recompute) const override;
   size_t cache_bytes(CacheShape shape, DType compute) const override;
 
  private:
@@ -332,14 +332,27 @@ void Attention::backward(const BackwardArgs& args, Recompute recompute) const {
   qkv_.backward(args, t.normed, g.dqkv);
 }
 
-double Attention::forward_flops(BatchShape shape) const {
-  const double rows = double(shape.rows());
+LayerWork Attention::work(BatchShape shape, DType compute, Recompute recompute) const {
+  const double rows = double(shape.rows()), q = double(q_cols()), qkv = double(qkv_cols());
+  const double element = rows * double(size_of(compute));
+  const bool trained = list_.all()[size_t(out_)].trainable;
+  LayerWork work = qkv_.work(shape, list_.all()[size_t(qkv_.weight)], compute, recompute) +
+                   work_of({rows, q, double(o_.hidden), compute, shape.fp8, trained}) +
+                   out_lora_.work(rows, compute);
   const double full = double(o_.window > 0 ? std::min(o_.window, shape.seq) : shape.seq);
   // Keys seen by all tokens of a sequence: 1, 2, … up to the window, then the window each.
   const double pairs = full * (full + 1) / 2 + (double(shape.seq) - full) * full;
-  const double projections = 2 * rows * double(o_.hidden) * double(qkv_cols() + q_cols());
-  return projections + 4 * double(shape.batch) * pairs * double(q_cols()) + qkv_.lora.forward_flops(rows) +
-         out_lora_.forward_flops(rows);
+  const double scores = 2 * double(shape.batch) * pairs * q;
+  work.forward += {.attention_flops = 2 * scores, .bytes = element * (qkv + q)};
+  // Backward computes the scores again.
+  work.backward += {.attention_flops = 5 * scores, .bytes = element * 2 * (qkv + q)};
+  if (!o_.rope) return work;
+  const double turned = element * double(q_cols() + k_cols());
+  const double raw = o_.qk_norm ? turned : 0;  // kept beside, and read again
+  work.forward.bytes += 2 * turned + raw;
+  work.backward.bytes += 2 * turned + raw;
+  if (o_.qk_norm && recompute == Recompute::selective) work.backward.bytes += 2 * turned;
+  return work;
 }
 
 }  // namespace

@@ -27,8 +27,8 @@ class Block final : public Layer {
   void forward(const ForwardArgs& args, Recompute recompute) const override;
   void backward(const BackwardArgs& args, Recompute recompute) const override;
   bool writes_gradients() const override { return true; }
-  double forward_flops(BatchShape shape) const override {
-    return attention_->forward_flops(shape) + mlp_->forward_flops(shape);
+  LayerWork work(BatchShape shape, DType compute, Recompute recompute) const override {
+    return attention_->work(shape, compute, recompute) + mlp_->work(shape, compute, recompute);
   }
   size_t cache_bytes(CacheShape shape, DType compute) const override {
     return attention_->cache_bytes(shape, compute);

@@ -55,7 +55,15 @@ class Embedding final : public Layer {
     if (dpositions) embedding_backward(args.stream, args.batch.positions, args.dy, dpositions);
   }
 
-  double forward_flops(BatchShape) const override { return 0; }
+  LayerWork work(BatchShape shape, DType compute, Recompute) const override {
+    const Parameter& table = list_.all()[size_t(table_)];
+    const double moved = double(shape.rows() * table.cols) * double(size_of(compute));
+    const double tables = positions_ == kAbsent ? 1 : 2;
+    const double cleared = sparse_ ? double(table.count()) * double(size_of(compute)) : 0;
+    LayerWork work{.forward = {.bytes = (1 + tables) * moved}};
+    if (table.trainable) work.backward.bytes = 3 * tables * moved + cleared;
+    return work;
+  }
   bool backward_needs_params() const override { return false; }
   bool writes_gradients() const override { return true; }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "zeno/device/stream.h"
+#include "zeno/nn/work.h"
 #include "zeno/tensor/tensor.h"
 
 namespace zeno::nn {
@@ -128,8 +129,8 @@ class Layer {
   // `recompute` is what forward was run with to fill `saved` (never full: then the engine has run forward
   // again).
   virtual void backward(const BackwardArgs& args, Recompute recompute) const = 0;
-  // Floating-point operations of one forward over `shape` (backward is taken as twice that).
-  virtual double forward_flops(BatchShape shape) const = 0;
+  // What forward and backward do; `recompute` as in backward().
+  virtual LayerWork work(BatchShape shape, DType compute, Recompute recompute) const = 0;
   // Can backward write its gradients instead of adding to them? Then nothing is cleared before the first of
   // them.
   virtual bool writes_gradients() const { return false; }
@@ -175,7 +176,8 @@ class LossLayer {
   virtual size_t logits_workspace(int64_t, DType) const { return 0; }
   virtual void logits(const LogitsArgs&) const { ensure(false, "[{}] has no logits", name()); }
   virtual bool writes_gradients() const { return false; }
-  virtual double forward_flops(BatchShape shape) const = 0;
+  // Of run(): what an evaluation does too, and what only training does.
+  virtual LayerWork work(BatchShape shape, DType compute) const = 0;
 };
 
 // A whole model. A name that occurs in two layers is one tied parameter (same shape), owned by the first.

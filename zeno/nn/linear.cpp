@@ -97,6 +97,21 @@ void linear_backward(StreamRef stream, const LinearBackward& op) {
   if (op.dx) matmul(stream, {.a = op.dy, .b = op.weight, .c = op.dx});
 }
 
+LayerWork work_of(const LinearWork& l) {
+  const Work y = product_work(l.rows, l.in, l.out, l.compute),
+             dx = product_work(l.rows, l.out, l.in, l.compute),
+             dweight = l.trained ? product_work(l.out, l.rows, l.in, l.compute) : Work{};
+  if (!l.fp8) return {.forward = y, .backward = dx + dweight};
+  // Quantising reads twice, once for the scale, and writes a byte; products read bytes.
+  const double wide = double(size_of(l.compute)), quantise = 2 * wide + 1;
+  const double x = l.rows * l.in, weight = l.in * l.out, result = l.rows * l.out;
+  const double trained = l.trained ? 1 : 0;
+  return {.forward = {.fp8_flops = y.matmul_flops, .bytes = (quantise + 1) * (x + weight) + wide * result},
+          .backward = {.fp8_flops = dx.matmul_flops + dweight.matmul_flops,
+                       .bytes = (quantise + 1 + 2 * trained) * result + (quantise + 1) * weight + wide * x +
+                                trained * ((quantise + 1) * x + wide * weight)}};
+}
+
 Tensor take_fp8(Layout& work, int64_t rows, int64_t in, int64_t out) {
   require(
       rows % 16 == 0 && in % 16 == 0 && out % 16 == 0, ErrorKind::usage,

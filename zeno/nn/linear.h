@@ -7,6 +7,7 @@
 
 #include "zeno/device/stream.h"
 #include "zeno/nn/layout.h"
+#include "zeno/nn/work.h"
 #include "zeno/tensor/tensor.h"
 
 namespace zeno::nn {
@@ -34,6 +35,14 @@ struct LinearBackward {
 };
 
 void linear_backward(StreamRef stream, const LinearBackward& op);
+
+struct LinearWork {
+  double rows = 0, in = 0, out = 0;  // R, K, N
+  DType compute = DType::f32;
+  bool fp8 = false;
+  bool trained = true;  // dweight is wanted
+};
+LayerWork work_of(const LinearWork& linear);
 
 // The fp8 workspace of both, for x [R, K] and a weight [N, K]. Sizes that fp8 cannot take are a usage error.
 Tensor take_fp8(Layout& work, int64_t rows, int64_t in, int64_t out);

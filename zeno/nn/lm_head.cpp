@@ -36,9 +36,7 @@ class LmHead final : public LossLayer {
   size_t logits_workspace(int64_t rows, DType compute) const override;
   void logits(const LogitsArgs& args) const override;
   bool writes_gradients() const override { return true; }
-  double forward_flops(BatchShape shape) const override {
-    return 2 * double(shape.rows()) * double(o_.hidden) * double(o_.vocab);
-  }
+  LayerWork work(BatchShape shape, DType compute) const override;
 
  private:
   struct Scratch {
@@ -75,6 +73,20 @@ int64_t LmHead::chunk_rows(BatchShape shape, DType compute) const {
   const int64_t fitting = rule.bytes / int64_t(size_of(compute)) / o_.vocab / rule.step * rule.step;
   const int64_t chunks = div_ceil(shape.rows(), std::max(rule.least, fitting));
   return round_up(div_ceil(shape.rows(), chunks), rule.step);
+}
+
+LayerWork LmHead::work(BatchShape shape, DType compute) const {
+  const double hidden = double(o_.hidden), vocab = double(o_.vocab);
+  const int64_t chunk = chunk_rows(shape, compute), chunks = div_ceil(shape.rows(), chunk);
+  const bool trained = list_.all()[size_t(weight_)].trainable;
+  const double rows = double(shape.rows()), element = rows * double(size_of(compute));
+  const LayerWork part = work_of({rows / double(chunks), hidden, vocab, compute, false, trained});
+  LayerWork work;
+  for (int64_t i = 0; i < chunks; ++i) work += part;
+  // Rows with a target picked, norm, cross entropy in place; norm, rows put back, the others cleared.
+  work.forward.bytes += element * (4 * hidden + 2 * vocab);
+  work.backward.bytes += element * 6 * hidden;
+  return work;
 }
 
 LmHead::Scratch LmHead::cut(Layout& work, BatchShape shape, int64_t valid, DType compute) const {

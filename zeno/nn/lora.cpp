@@ -71,10 +71,12 @@ void Lora::cut_rest(Space& space, Layout& work, int64_t rows, DType compute) con
   if (dropout_ > 0) space.dropped = work.take(compute, rows, in_);
 }
 
-double Lora::forward_flops(double rows) const {
-  double flops = 2 * rows * double(width()) * double(in_);
-  for (const Slice& slice : slices_) flops += 2 * rows * double(rank_) * double(slice.rows);
-  return flops;
+// Backward multiplies twice as often, with the same matrices.
+LayerWork Lora::work(double rows, DType compute) const {
+  if (!*this) return {};
+  Work once = product_work(rows, double(in_), double(width()), compute);
+  for (const Slice& slice : slices_) once += product_work(rows, double(rank_), double(slice.rows), compute);
+  return {.forward = once, .backward = once + once};
 }
 
 Tensor Lora::dropped(const Call& call, Tensor x, const Space& space) const {

@@ -61,7 +61,7 @@ class Lora {
   // What stays from forward to backward, and the rest.
   void cut_saved(Space& space, Layout& saved, int64_t rows, DType compute) const;
   void cut_rest(Space& space, Layout& work, int64_t rows, DType compute) const;
-  double forward_flops(double rows) const;
+  LayerWork work(double rows, DType compute) const;
 
   // Adds to y; with an empty y only `u` is made, for backward.
   void forward(const Call& call, Tensor x, const Space& space, Tensor y) const;

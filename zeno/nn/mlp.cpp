@@ -30,7 +30,7 @@ class Mlp final : public Layer {
   LayerSizes sizes(BatchShape shape, DType compute, Recompute recompute) const override;
   void forward(const ForwardArgs& args, Recompute recompute) const override;
   void backward(const BackwardArgs& args, Recompute recompute) const override;
-  double forward_flops(BatchShape shape) const override;
+  LayerWork work(BatchShape shape, DType compute, Recompute recompute) const override;
 
  private:
   int64_t up_cols() const {
@@ -214,10 +214,22 @@ void Mlp::backward(const BackwardArgs& args, Recompute recompute) const {
   up_.backward(args, t.normed, t.up);
 }
 
-double Mlp::forward_flops(BatchShape shape) const {
-  const double rows = double(shape.rows());
-  return 2 * rows * double(o_.hidden) * double(up_cols() + o_.intermediate) + up_.lora.forward_flops(rows) +
-         down_lora_.forward_flops(rows);
+LayerWork Mlp::work(BatchShape shape, DType compute, Recompute recompute) const {
+  const double rows = double(shape.rows()), up = double(up_cols()), act = double(o_.intermediate);
+  const double element = rows * double(size_of(compute));
+  const bool trained = list_.all()[size_t(down_)].trainable;
+  const LayerWork down = work_of({rows, act, double(o_.hidden), compute, shape.fp8, trained});
+  LayerWork work = up_.work(shape, list_.all()[size_t(up_.weight)], compute, recompute) + down +
+                   down_lora_.work(rows, compute);
+  work.last = down.forward;
+  work.forward.bytes += element * (up + act);
+  work.backward.bytes += element * (2 * up + act);
+  if (recompute == Recompute::selective && (trained || down_lora_)) {
+    // Usually act comes again with its gradient.
+    const bool beside = o_.mlp == BlockOptions::Mlp::swiglu && !shape.fp8;
+    work.backward.bytes += element * (beside ? act : up + act);
+  }
+  return work;
 }
 
 }  // namespace

@@ -24,6 +24,18 @@ void NormedLinear::forward(StreamRef stream, std::span<const Tensor> params, Ten
   lora.forward({stream, params, noise}, n.h, n.lora, y);
 }
 
+LayerWork NormedLinear::work(BatchShape shape, const Parameter& matrix, DType compute,
+                             Recompute recompute) const {
+  const double rows = double(shape.rows()), in = double(matrix.cols), out = double(matrix.rows);
+  const double norm_input = rows * in * double(size_of(compute));
+  LayerWork work = work_of({rows, in, out, compute, shape.fp8, matrix.trainable}) + lora.work(rows, compute);
+  work.forward.bytes += 2 * norm_input;
+  work.backward.bytes += 4 * norm_input;  // x, dh and dy in, dx out
+  const bool again = recompute == Recompute::selective && (matrix.trainable || lora);
+  if (again) work.backward.bytes += 2 * norm_input;
+  return work;
+}
+
 void NormedLinear::backward(const BackwardArgs& args, const Normed& n, Tensor dy) const {
   const Lora::Call call{args.stream, args.params, {.key = args.batch.noise}};
   const bool needs_dh = args.dx || pick(args.grads, norm) || pick(args.grads, norm_bias);

@@ -28,6 +28,8 @@ struct NormedLinear {
                const NoiseSource& noise = {}) const;
   // Does backward need h? Not when the weight is frozen and has no adapter.
   bool needs_input(std::span<const Tensor> grads) const { return pick(grads, weight) || lora; }
+  // x [rows, in] to y [rows, out].
+  LayerWork work(BatchShape shape, const Parameter& matrix, DType compute, Recompute recompute) const;
   // The gradient of h takes its place. Adds args.dy, the gradient that bypassed the layer, to args.dx.
   void backward(const BackwardArgs& args, const Normed& n, Tensor dy) const;
 };

@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "zeno/device/buffer.h"
-#include "zeno/device/copy.h"
 #include "zeno/kernels/moment_cells.h"
-#include "zeno/kernels/optimizer.h"
+#include "zeno/plan/measure_host.h"
 
 namespace zeno::plan {
 namespace {
@@ -30,72 +28,24 @@ double state_bytes(const zero::Policy& policy) {
   return double(size_of(policy.states)) + moments * double(bytes_of(moments_of(policy), kMany)) / kMany;
 }
 
-// The CPU's part of the work, over and over.
-class HostUpdates {
- public:
-  HostUpdates(Ledger& ledger, int threads, const zero::Policy& policy)
-      : stream_({.device = {}, .name = "rates", .threads = threads}) {
-    const auto make = [&](DType dtype) {
-      const size_t bytes = bytes_of(dtype, kCount);
-      ledger.book(Tier::host, Purpose::workspace, bytes);
-      buffers_.emplace_back(ledger, Tier::host, Purpose::workspace, bytes);
-      fill_zero_async(stream_, buffers_.back().data(), bytes);
-      return Tensor(buffers_.back().data(), dtype, 1, kCount);
-    };
-    op_.grad = make(policy.grad);
-    op_.master = make(policy.states);
-    if (policy.moments_first) op_.m = make(moments_of(policy));
-    if (policy.moments_second) op_.v = make(moments_of(policy));
-    op_.param = make(policy.compute);
-    op_.grad_factor = &factor_;
-    if (!policy.moments_second) op_.hyper.kind = OptimizerHyper::Kind::sgd;
-    run();
-  }
-  void run() {
-    optimizer_update(stream_, op_);
-    stream_.synchronize();
-  }
-  static constexpr int64_t kCount = 16 << 20;
-
- private:
-  float factor_ = 1;
-  std::vector<Buffer> buffers_;
-  Stream stream_;
-  OptimizerUpdate op_;
-};
-
 }  // namespace
 
 OffloadRates measure_offload_rates(Device device, int threads, const zero::Policy& policy) {
   constexpr size_t kBytes = size_t(128) << 20;
+  constexpr int64_t kUpdates = 16 << 20;
   constexpr int kRounds = 48;
-  Ledger ledger;
-  std::vector<Buffer> buffers;
-  for (Tier tier : {Tier::device, Tier::device, Tier::host, Tier::host}) {
-    ledger.book(tier, Purpose::workspace, kBytes);
-    const Allocator pinned = [device](size_t bytes) { return allocate_pinned(device, bytes); };
-    buffers.emplace_back(ledger, tier, Purpose::workspace, kBytes,
-                         tier == Tier::device ? allocator_of(device) : pinned);
-  }
-  HostUpdates updates(ledger, threads, policy);
-  const Stream up({.device = device, .name = "up"}), down({.device = device, .name = "down"});
-  Event up_done, down_done;
+  LinkCopies copies(device, kBytes);
+  HostUpdates updates(threads, policy, kUpdates);
   const auto start = Clock::now();
-  for (int round = 0; round < kRounds; ++round) {
-    copy_async(up, buffers[0].data(), buffers[2].data(), kBytes);
-    copy_async(down, buffers[3].data(), buffers[1].data(), kBytes);
-  }
-  up_done.record(up);
-  down_done.record(down);
+  for (int round = 0; round < kRounds; ++round) copies.queue();
   int64_t updated = 0;
   double update_seconds = 0;
-  while (!up_done.done() || !down_done.done()) {
+  while (!copies.done()) {
     updates.run();
-    updated += HostUpdates::kCount;
+    updated += kUpdates;
     update_seconds = seconds_since(start);
   }
-  up.synchronize();
-  down.synchronize();
+  copies.wait();
   const double link_seconds = seconds_since(start);
   return {double(kBytes) * kRounds / link_seconds, updated > 0 ? double(updated) / update_seconds : 0};
 }

@@ -85,18 +85,27 @@ zero::EngineOptions with(zero::EngineOptions options, const Changes& changes) {
   return options;
 }
 
-// As few changes as fit, those that cost most left out first; empty: nothing fits.
-Changes smallest_changes(const zero::EngineOptions& options, int world,
-                         const std::function<bool(const zero::EngineOptions&)>& fit) {
+// Bytes beyond the limits; 0: it fits.
+using Missing = std::function<size_t(const zero::EngineOptions&)>;
+
+// As few changes as fit, those that cost most left out first; empty: nothing fits. A change that helps
+// nothing (buffers of a disk may take more than they free) is not kept.
+Changes smallest_changes(const zero::EngineOptions& options, int world, const Missing& missing_of) {
   Changes kept;
-  for (Change& change : all_changes(options, world)) {
-    std::erase_if(kept, [&](const Change& before) { return before.what == change.what; });
-    kept.push_back(std::move(change));
-    if (!fit(with(options, kept))) continue;
+  size_t missing = missing_of(options);
+  for (const Change& change : all_changes(options, world)) {
+    Changes more = kept;
+    std::erase_if(more, [&](const Change& before) { return before.what == change.what; });
+    more.push_back(change);
+    const size_t still = missing_of(with(options, more));
+    if (still >= missing) continue;
+    kept = std::move(more);
+    missing = still;
+    if (missing > 0) continue;
     for (size_t i = kept.size() - 1; i-- > 0;) {
       Changes fewer = kept;
       fewer.erase(fewer.begin() + std::ptrdiff_t(i));
-      if (fit(with(options, fewer))) kept = std::move(fewer);
+      if (missing_of(with(options, fewer)) == 0) kept = std::move(fewer);
     }
     return kept;
   }
@@ -135,7 +144,9 @@ void require_fit(const nn::LayerList& model, const zero::EngineOptions& options,
                     : fmt::format("a rank needs {} of host memory and may use {}",
                                   format_bytes(limits.host + on_host), format_bytes(limits.host));
   const Changes changes = smallest_changes(options, world, [&](const zero::EngineOptions& changed) {
-    return fits(zero::plan_memory(model, changed, world), options.device, limits);
+    const zero::MemoryPlan some = zero::plan_memory(model, changed, world);
+    return missing_device_bytes(some, options.device, limits) +
+           missing_host_bytes(some, options.device, limits);
   });
   if (!changes.empty()) {
     const zero::MemoryPlan changed = zero::plan_memory(model, with(options, changes), world);

@@ -25,9 +25,10 @@ struct Machine {
   int nodes = 1;
   int node_ranks = 1;  // devices of a node; on CPUs any number of ranks shares it
 
-  // A device; on CPUs all cores of a node together.
+  // A device; on CPUs all cores of a node together. FLOP/s are those beside the time that the operands' bytes
+  // take at memory_rate: the two are added (instruction_cost.h).
   double matmul_16bit = 0, matmul_fp32 = 0, matmul_fp8 = 0;  // FLOP/s
-  double attention = 0;                                      // FLOP/s, 16 bits
+  double attention = 0;                                      // FLOP/s, 16 bits; backward is 2.5 × forward
   double memory_rate = 0;                                    // read plus written
   double launch = 0;  // seconds that an instruction costs beside its work
   double memory = 0;  // bytes
@@ -39,7 +40,8 @@ struct Machine {
   double disk_read = 0, disk_write = 0;
   double disk = 0;  // bytes
 
-  Link inside, between;  // ranks of a node; nodes, for each rank
+  // Ranks of a node (on CPUs only the latency counts: they share memory); nodes, for each rank.
+  Link inside, between;
 
   double matmul(DType dtype, bool fp8) const;
   int ranks() const { return nodes * node_ranks; }

@@ -11,6 +11,7 @@ namespace zeno::plan {
 // Bytes that one rank may use. On a CPU both tiers are the same memory, and `device` is the limit of both.
 struct MemoryLimits {
   size_t device = 0, host = 0;
+  bool known() const { return device > 0 || host > 0; }  // plans of other machines may know none
 };
 
 // What of a rank's plan is beyond its limits; 0: it fits.

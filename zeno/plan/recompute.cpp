@@ -18,6 +18,8 @@ int blocks_of(const nn::LayerList& model) {
   return blocks;
 }
 
+}  // namespace
+
 std::string_view name_of(nn::Recompute mode) {
   switch (mode) {
     case nn::Recompute::none:
@@ -29,8 +31,6 @@ std::string_view name_of(nn::Recompute mode) {
   }
   return "?";
 }
-
-}  // namespace
 
 // Memory does not always fall with every block that recomputes (the last one of a kind may cost more in
 // workspace than it saves), so all settings are looked at, from the fastest on.

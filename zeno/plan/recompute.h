@@ -10,6 +10,8 @@ namespace zeno::plan {
 // the setting that needs least; require_fit() then says what else to change.
 void choose_recompute(const nn::LayerList& model, zero::EngineOptions& options, int world, size_t limit);
 
+std::string_view name_of(nn::Recompute mode);  // "none", "selective", "full"
+
 // "recompute: full for 5 of 32 blocks, selective for the others".
 std::string describe_recompute(const nn::LayerList& model, const zero::Policy& policy);
 

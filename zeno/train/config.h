@@ -128,8 +128,9 @@ struct RunConfig {
   std::string log, trace;
   int64_t steps_per_print = 0;  // 0: about every 5 %
   double deadline_s = 300;      // longest wait for another rank
-  double memory_gb = 0;         // of the device, for one rank; 0: what is free
-  double host_memory_gb = 0;    // of the host, for all its ranks; 0: what is free
+  bool choose = false;          // --auto: the planner sets what is left open
+  std::string device_mem;       // "80GB" of the device, for one rank; empty: what is free
+  std::string host_mem;         // of the host, for all its ranks; empty: what is free
 };
 
 // How lines of files become training samples.

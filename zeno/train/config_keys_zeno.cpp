@@ -77,7 +77,7 @@ void add_run(TableBuilder& table) {
       .range(0)
       .set_flag("--epochs");
   table.key<kRun, &RunConfig::ranks>("ranks", "ranks as threads; 0: as launched")
-      .range(0, 4096)
+      .range(0, 65536)
       .set_flag("--ranks");
   table.key<kRun, &RunConfig::device>("device", "where to compute; auto: a GPU when there is one")
       .set_flag("--device");
@@ -116,8 +116,9 @@ void add_run(TableBuilder& table) {
   table.key<kRun, &RunConfig::peer_snapshot_dir>("peer_snapshot_dir", "memory file system for these copies")
       .set_flag("--peer-snapshot-dir");
   table
-      .key<kRun, &RunConfig::cache>("cache",
-                                    "folder for what is measured once (matmul plans); empty: ~/.cache/zeno")
+      .key<kRun, &RunConfig::cache>(
+          "cache",
+          "folder for what is measured once (matmul plans, rates of the machine); empty: ~/.cache/zeno")
       .set_flag("--cache");
   table.key<kRun, &RunConfig::log>("log", "metrics file; empty: metrics.jsonl in out").set_flag("--log");
   table.key<kRun, &RunConfig::trace>("trace", "Perfetto trace of a step").set_flag("--trace");
@@ -125,15 +126,17 @@ void add_run(TableBuilder& table) {
       .range(0.001, 1e9)
       .set_flag("--deadline");
   table
-      .key<kRun, &RunConfig::memory_gb>("memory_gb",
-                                        "device memory a rank may use, 10^9 bytes; 0: what is free")
-      .range(0, 1e9)
-      .set_flag("--memory-gb");
+      .key<kRun, &RunConfig::choose>(
+          "auto", "stage, offload, recompute, batch and order that are not given: chosen by the planner")
+      .set_flag("--auto");
   table
-      .key<kRun, &RunConfig::host_memory_gb>(
-          "host_memory_gb", "host memory that all ranks of a host may use, 10^9 bytes; 0: what is free")
-      .range(0, 1e9)
-      .set_flag("--host-memory-gb");
+      .key<kRun, &RunConfig::device_mem>(
+          "device_mem", "device memory a rank may use, such as 80GB or 79GiB; empty: what is free")
+      .set_flag("--device-mem");
+  table
+      .key<kRun, &RunConfig::host_mem>(
+          "host_mem", "host memory that all ranks of a host may use, such as 512GB; empty: what is free")
+      .set_flag("--host-mem");
 }
 
 }  // namespace

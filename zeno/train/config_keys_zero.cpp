@@ -19,8 +19,10 @@ void add_communication(TableBuilder& table) {
       .key<kZero, &ZeroConfig::allgather_bucket_size>("allgather_bucket_size",
                                                       "elements per weight all-gather; even")
       .range(0);
-  table.key<kZero, &ZeroConfig::overlap_comm>(
-      "overlap_comm", "communicate beside the computation; when not given: true at stage 3, else false");
+  table
+      .key<kZero, &ZeroConfig::overlap_comm>(
+          "overlap_comm", "communicate beside the computation; when not given: true at stage 3, else false")
+      .set_flag("--overlap-comm");
   table.key<kZero, &ZeroConfig::round_robin_gradients>("round_robin_gradients",
                                                        "spread consecutive gradients over the ranks");
   table.key<kZero, &ZeroConfig::ignore_unused_parameters>(

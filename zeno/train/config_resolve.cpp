@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "zeno/base/error.h"
 #include "zeno/base/math.h"
+#include "zeno/base/quantity.h"
 #include "zeno/train/config_keys.h"
 
 namespace zeno::train {
@@ -237,9 +239,21 @@ void resolve_activations(ParsedConfig& parsed) {
                     where(parsed, "activation_checkpointing.cpu_checkpointing"), text_of(r.mode)));
 }
 
+// Sizes of memory keep their text; here they are only checked.
+void check_sizes(const ParsedConfig& parsed) {
+  const RunConfig& run = parsed.config.run;
+  for (const auto& [key, text] :
+       {std::pair{"zeno.device_mem", run.device_mem}, std::pair{"zeno.host_mem", run.host_mem}}) {
+    require(text.empty() || parse_bytes(text).has_value(), kUsage,
+            "[config] {}: got '{}', expected a size with its unit, such as 80GB or 80GiB", where(parsed, key),
+            text);
+  }
+}
+
 }  // namespace
 
 void resolve_values(ParsedConfig& parsed) {
+  check_sizes(parsed);
   resolve_precision(parsed);
   resolve_zero(parsed);
   resolve_offload(parsed);

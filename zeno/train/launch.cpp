@@ -1,23 +1,18 @@
 #include "zeno/train/launch.h"
 
-#include <pwd.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <mutex>
 #include <optional>
 
+#include "zeno/base/cache_folder.h"
 #include "zeno/base/error.h"
 #include "zeno/train/interrupt.h"
 #include "zeno/train/trainer.h"
 
 namespace zeno::train {
 
-// In the home of the account, as the system knows it: the environment is for launchers.
 void set_folders(RunConfig& run) {
-  if (!run.cache.empty()) return;
-  const passwd* account = getpwuid(getuid());
-  run.cache = std::string(account != nullptr ? account->pw_dir : "/tmp") + "/.cache/zeno";
+  if (run.cache.empty()) run.cache = cache_folder();
 }
 
 void run_ranks(const RunConfig& run, bool catch_signals, const std::function<void(comm::World&)>& body) {

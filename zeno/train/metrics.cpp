@@ -66,9 +66,10 @@ std::string to_json(const BadStepRecord& record) {
 }
 
 std::string to_json(const DoneRecord& record) {
-  return fmt::format(R"({{"event":"done","weights_hash":"{:016x}"{}{}}})", record.weights_hash,
+  return fmt::format(R"({{"event":"done","weights_hash":"{:016x}"{}{}{}}})", record.weights_hash,
                      record.interrupted ? R"(,"interrupted":true)" : "",
-                     record.stopped_early ? R"(,"stopped_early":true)" : "");
+                     record.stopped_early ? R"(,"stopped_early":true)" : "",
+                     record.advice.empty() ? "" : fmt::format(R"(,"advice":{})", json_string(record.advice)));
 }
 
 MetricsFile::MetricsFile(const Path& path, int64_t done) : MetricsFile(path, lines_up_to(path, done)) {}

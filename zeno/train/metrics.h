@@ -64,6 +64,7 @@ struct DoneRecord {
   uint64_t weights_hash = 0;
   bool interrupted = false;    // by a signal
   bool stopped_early = false;  // by early stopping
+  std::string advice;          // for people; may be empty
 };
 
 // One line without its end. Values that are not finite become null.

@@ -7,6 +7,7 @@
 
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
+#include "zeno/base/quantity.h"
 #include "zeno/checkpoint/manifest.h"
 #include "zeno/device/device.h"
 #include "zeno/train/peer_snapshot.h"
@@ -161,14 +162,16 @@ Device device_of(const RunConfig& run, int local_rank) {
 }
 
 plan::MemoryLimits memory_limits(const RunConfig& run, Device device, int local_size) {
-  const auto given = [](double gb, size_t otherwise) { return gb > 0 ? size_t(gb * 1e9) : otherwise; };
-  const size_t host = given(run.host_memory_gb, available_host_memory()) / size_t(local_size);
-  if (device.kind == Device::Kind::cpu) return {given(run.memory_gb, host), host};
+  const auto given = [](const std::string& size, size_t otherwise) {
+    return size.empty() ? otherwise : size_t(parse_bytes(size).value());
+  };
+  const size_t host = given(run.host_mem, available_host_memory()) / size_t(local_size);
+  if (device.kind == Device::Kind::cpu) return {given(run.device_mem, host), host};
   const int devices = device_count(device.kind), sharing = (local_size + devices - 1) / devices;
   // The plan counts the context, which exists already; a little is left for what nobody counts.
   constexpr size_t kReserve = size_t(128) << 20;
   const size_t free = available_memory(device) / size_t(sharing);
-  return {given(run.memory_gb, free + library_memory(device.kind).context - std::min(free, kReserve)), host};
+  return {given(run.device_mem, free + library_memory(device.kind).context - std::min(free, kReserve)), host};
 }
 
 OptimizerHyper hyper_after(const TrainConfig& config, int64_t completed) {

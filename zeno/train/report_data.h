@@ -95,6 +95,7 @@ struct ReportData {
   std::vector<ReportEvent> events;
   std::vector<ReportSample> samples;
   ReportResult result;
+  std::string advice;  // one paragraph
 };
 
 }  // namespace zeno::train

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <utility>
 
 #include "zeno/device/ledger.h"
-#include "zeno/train/html_text.h"
+#include "zeno/page/html_page.h"
+#include "zeno/page/html_table.h"
+#include "zeno/page/html_text.h"
 #include "zeno/train/report_assets.h"
 #include "zeno/train/report_json.h"
 #include "zeno/train/report_tables.h"
@@ -13,20 +16,7 @@
 namespace zeno::train {
 namespace {
 
-// Nothing may be loaded from anywhere, also if something slipped through the escaping.
-constexpr std::string_view kPolicy =
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action "
-    "'none'";
-
-std::string head(const ReportData& data) {
-  return fmt::format(
-      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<meta name=\"color-scheme\" content=\"light dark\">\n"
-      "<title>{}</title>\n<style>\n{}</style>\n</head>\n",
-      kPolicy, html_text(data.title), kReportStyle);
-}
+using page::Figure, page::html_text;
 
 std::string intro(const ReportData& data) {
   const ReportResult& result = data.result;
@@ -42,34 +32,12 @@ std::string intro(const ReportData& data) {
   return out + "</header>\n";
 }
 
-// The place of a drawing, with its numbers folded under it.
-struct Figure {
-  std::string id, title, note, numbers;
-  bool wide = false;
-};
-
-std::string to_html(const Figure& figure) {
-  std::string out = fmt::format(
-      "<figure class=\"card{}\" id=\"{}\">\n<div class=\"head\"><h3>{}</h3><div "
-      "class=\"controls\"></div></div>\n",
-      figure.wide ? " wide" : "", figure.id, figure.title);
-  if (!figure.note.empty()) out += fmt::format("<p class=\"small soft\">{}</p>\n", html_text(figure.note));
-  out += fmt::format(
-      "<ul class=\"legend\"></ul>\n<div class=\"plot\" tabindex=\"0\" role=\"group\" "
-      "aria-label=\"{}: arrow keys read the values\"></div>\n"
-      "<output class=\"readout\" aria-live=\"polite\"></output>\n",
-      figure.title);
-  if (!figure.numbers.empty())
-    out += fmt::format("<details><summary>numbers</summary>{}</details>\n", figure.numbers);
-  return out + "</figure>\n";
-}
-
 std::string curves_section(const ReportData& data) {
   const std::vector<ReportFigure> figures = report_curves(data);
   if (figures.empty()) return "";
   std::string out =
       "<section aria-labelledby=\"h-curves\">\n<h2 id=\"h-curves\">Training</h2>\n<div class=\"grid\">\n";
-  for (const ReportFigure& f : figures) out += to_html({"chart-" + f.id, f.title, "", "", f.wide});
+  for (const ReportFigure& f : figures) out += to_html(Figure{"chart-" + f.id, f.title, "", "", f.wide});
   out += "</div>\n";
   if (!data.steps.empty())
     out += fmt::format("<details><summary>numbers of the steps</summary>{}</details>\n", curve_table(data));
@@ -91,8 +59,8 @@ std::string memory_section(const ReportData& data) {
     if (tier == Tier::device && data.memory_limit > 0) {
       note += fmt::format(" A rank may use {}.", format_bytes(data.memory_limit));
     }
-    out += to_html({fmt::format("memory-{}", name_of(tier)), titles[size_t(tier)], note,
-                    memory_table(data, tier), true});
+    out += to_html(Figure{fmt::format("memory-{}", name_of(tier)), titles[size_t(tier)], note,
+                          memory_table(data, tier), true});
   }
   return out + "</div>\n</section>\n";
 }
@@ -109,7 +77,7 @@ std::string timeline_section(const ReportData& data) {
       timeline.rank, timeline.duration_ms, exposed, share);
   return "<section aria-labelledby=\"h-timeline\">\n<h2 id=\"h-timeline\">One step in time</h2>\n<div "
          "class=\"grid\">\n" +
-         to_html({"timeline", "Lanes", note, timeline_table(timeline), true}) + "</div>\n</section>\n";
+         to_html(Figure{"timeline", "Lanes", note, timeline_table(timeline), true}) + "</div>\n</section>\n";
 }
 
 std::string table_section(std::string_view id, std::string_view title, const std::string& table) {
@@ -132,7 +100,9 @@ std::string outro(const ReportData& data) {
 }  // namespace
 
 std::string report_html(const ReportData& data) {
-  std::string out = head(data) + "<body>\n<main>\n" + intro(data) + summary_tiles(data);
+  std::string out = intro(data) + summary_tiles(data);
+  if (!data.advice.empty())
+    out += table_section("advice", "Advice", fmt::format("<p>{}</p>", html_text(data.advice)));
   out += "<noscript><p>The drawings need JavaScript; all numbers are in the tables.</p></noscript>\n";
   out += curves_section(data) + memory_section(data) + timeline_section(data);
   if (!data.samples.empty()) out += table_section("samples", "Answers before and after", sample_table(data));
@@ -144,11 +114,8 @@ std::string report_html(const ReportData& data) {
         "settings</summary>{}</details>\n</section>\n",
         data.settings.size(), setting_table(data));
   }
-  out += outro(data) + "</main>\n";
-  out += fmt::format("<script type=\"application/json\" id=\"report-data\">{}</script>\n",
-                     json_in_html(report_json(data)));
-  out += fmt::format("<script>\n{}</script>\n</body>\n</html>\n", kReportScript);
-  return out;
+  out += outro(data);
+  return page::to_html({data.title, std::move(out), report_json(data), kReportScript});
 }
 
 void write_report(const Path& path, const ReportData& data) { replace_file(path, report_html(data)); }

@@ -7,11 +7,13 @@
 #include <map>
 
 #include "zeno/device/ledger.h"
-#include "zeno/train/html_text.h"
+#include "zeno/page/html_table.h"
 #include "zeno/train/progress.h"
 
 namespace zeno::train {
 namespace {
+
+using page::Table, page::tile;
 
 constexpr size_t kRows = 20;     // of a curve's table
 constexpr size_t kEvents = 200;  // shown; the log has them all
@@ -24,44 +26,12 @@ std::string milliseconds(double value) {
 }
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
-struct Table {
-  std::string caption;
-  std::vector<std::string> head;
-  std::vector<std::vector<std::string>> rows;
-  bool text =
-      false;  // sentences instead of numbers: on a narrow screen cells stand below each other, with labels
-};
-
-// Cells are escaped here, and nowhere else.
-std::string to_html(const Table& table) {
-  std::string out = fmt::format("<div class=\"scroll\"><table{}>", table.text ? " class=\"text\"" : "");
-  if (!table.caption.empty()) out += fmt::format("<caption>{}</caption>", html_text(table.caption));
-  out += "<thead><tr>";
-  for (const std::string& name : table.head) out += fmt::format("<th scope=\"col\">{}</th>", html_text(name));
-  out += "</tr></thead>\n<tbody>";
-  for (const auto& cells : table.rows) {
-    out += fmt::format("<tr><th scope=\"row\">{}</th>", html_text(cells[0]));
-    for (size_t i = 1; i < cells.size(); ++i) {
-      const std::string label = table.text ? fmt::format(" data-label=\"{}\"", html_text(table.head[i])) : "";
-      out += fmt::format("<td{}>{}</td>", label, html_text(cells[i]));
-    }
-    out += "</tr>\n";
-  }
-  return out + "</tbody></table></div>\n";
-}
-
 // At most kRows indices of 0 … count-1, evenly spread, with both ends.
 std::vector<size_t> spread(size_t count) {
   std::vector<size_t> picked;
   const size_t rows = std::min(count, kRows);
   for (size_t i = 0; i < rows; ++i) picked.push_back(rows == 1 ? 0 : i * (count - 1) / (rows - 1));
   return picked;
-}
-
-std::string tile(std::string_view label, const std::string& value, const std::string& note) {
-  std::string out = fmt::format("<div><dt>{}</dt><dd>{}</dd>", html_text(label), html_text(value));
-  if (!note.empty()) out += fmt::format("<dd>{}</dd>", html_text(note));
-  return out + "</div>\n";
 }
 
 double median(std::vector<double> values) {

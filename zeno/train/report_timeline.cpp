@@ -46,6 +46,9 @@ Timeline timeline_of(const zero::Program& program, const zero::UnitTable& units,
       if (in.lane != lane) continue;
       const zero::InstructionTime& time = times[i];
       timeline.spans.push_back({name, zero::describe(in, units), ms(time.start), ms(time.end)});
+      // Without overlap, ranks talk on the compute lane itself.
+      if (lane == zero::Lane::compute && (in.op == zero::Op::gather || in.op == zero::Op::reduce))
+        timeline.waits.push_back({name, zero::describe(in, units), ms(time.start), ms(time.end)});
       if (lane != zero::Lane::compute || ms(time.start) - ms(time.ready) < kNoticeableMs) continue;
       timeline.waits.push_back({name, wait_name(program, units, in, times), ms(time.ready), ms(time.start)});
     }

@@ -96,10 +96,12 @@ void Reporter::finish(const RunSummary& summary, std::vector<RankMemory> memory,
   progress_.finish();
   metrics_.finish({.weights_hash = summary.weights_hash,
                    .interrupted = summary.interrupted,
-                   .stopped_early = summary.stopped_early});
+                   .stopped_early = summary.stopped_early,
+                   .advice = summary.advice});
   data_.memory = std::move(memory);
   data_.timeline = std::move(timeline);
   data_.timeline.step = summary.steps;
+  data_.advice = summary.advice;
   data_.result = {.status = summary.interrupted     ? "interrupted"
                             : summary.stopped_early ? fmt::format("stopped early at step {}", summary.steps)
                                                     : "finished",

@@ -11,8 +11,10 @@
 #include "zeno/model/layers.h"
 #include "zeno/plan/cpu_share.h"
 #include "zeno/plan/fit.h"
+#include "zeno/plan/measure.h"
 #include "zeno/plan/offload.h"
 #include "zeno/plan/recompute.h"
+#include "zeno/plan/timeline.h"
 #include "zeno/train/policy.h"
 #include "zeno/train/tuning.h"
 
@@ -105,6 +107,8 @@ RunEngine make_engine(const TrainConfig& config, const model::ModelConfig& model
   if (trains) share_with_cpu(config.zero.offload_optimizer, options, world);
   place_states(config, layers, options, world.size(), limits, trains);
   plan::require_fit(layers, options, world.size(), limits);
+  if (const auto machine = plan::measured_machine(run.cache, options.device.kind); machine && trains)
+    result.planned_step_s = plan::predict_step(layers, options, *machine, world.size()).step_s;
   for (const Path& folder : options.disk.folders) make_folders(folder);
   const model::StartingWeights weights(run.model, config.lora.adapter, model::parameter_table(layers),
                                        uint64_t(run.seed));

@@ -15,7 +15,8 @@ namespace zeno::train {
 struct RunEngine {
   std::unique_ptr<zero::Engine> engine;
   model::Tuning tuning;
-  size_t memory_limit = 0;  // bytes a rank may use
+  size_t memory_limit = 0;    // bytes a rank may use
+  double planned_step_s = 0;  // by the rates of this machine; 0: nobody has measured them
 };
 
 // Completes `options` by what follows from the memory there is: recompute and homes of states where the

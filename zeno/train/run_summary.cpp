@@ -35,6 +35,9 @@ std::string describe(const RunSummary& s, const std::string& base_model) {
       s.num_tokens, format_duration(s.seconds),
       format_rate(s.seconds > 0 ? double(s.num_tokens) / s.seconds : 0), format_bytes(s.peak_bytes),
       s.data_wait_share() * 100);
+  if (s.planned_step_s > 0 && s.step_s > 0)
+    text += fmt::format("A step took {:.4g} s, {:.2f} of the {:.4g} s of the plan.\n", s.step_s,
+                        s.step_s / s.planned_step_s, s.planned_step_s);
   const char* what = s.adapter ? "adapter" : "model";
   text += s.best && s.saved_step != s.steps
               ? fmt::format("{} holds the best {}, that of step {}", s.out, what, s.saved_step)
@@ -42,7 +45,7 @@ std::string describe(const RunSummary& s, const std::string& base_model) {
   if (!s.last.empty()) text += fmt::format("; {} that of step {}", s.last, s.steps);
   text += s.adapter ? fmt::format(". Try it: zeno generate --model {} --adapter {} --chat", base_model, s.out)
                     : fmt::format(". Try it: zeno generate --model {} --chat", s.out);
-  return text;
+  return s.advice.empty() ? text : fmt::format("{}\n{}", text, s.advice);
 }
 
 }  // namespace zeno::train

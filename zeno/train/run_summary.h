@@ -16,7 +16,8 @@ struct RunSummary {
   double loss = 0;                      // of the last step
   std::optional<EvalRecord> last_eval;  // with evaluation data
   std::optional<Evaluation> best;
-  double seconds = 0;         // in steps: evaluation and saving left out
+  double seconds = 0;                     // in steps: evaluation and saving left out
+  double step_s = 0, planned_step_s = 0;  // of a step, as it was and by plan; 0: not known
   double data_wait_s = 0;     // of them, waiting for batches (the first one left out: nothing hides it)
   int64_t tokens = 0;         // that count in the loss
   int64_t num_tokens = 0;     // read
@@ -26,6 +27,7 @@ struct RunSummary {
   int64_t saved_step = 0;  // what the output folder holds
   std::string out;         // the output folder
   std::string last;        // where an interrupted run left its last state, when `out` holds the best
+  std::string advice;      // what bounds a step and what would make it faster
   bool adapter = false;    // the output is an adapter, not a whole model
 
   double data_wait_share() const { return seconds > 0 ? data_wait_s / seconds : 0; }

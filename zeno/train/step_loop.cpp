@@ -1,5 +1,7 @@
 #include "zeno/train/step_loop.h"
 
+#include <unistd.h>
+
 #include <utility>
 
 #include "zeno/base/error.h"
@@ -7,6 +9,14 @@
 #include "zeno/train/policy.h"
 
 namespace zeno::train {
+namespace {
+
+std::string host_name() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "";
+}
+
+}  // namespace
 
 StepLoop::StepLoop(zero::Engine& engine, comm::World& world, const TrainConfig& config,
                    const data::Loader& loader, Reporter* reporter)
@@ -17,7 +27,10 @@ StepLoop::StepLoop(zero::Engine& engine, comm::World& world, const TrainConfig& 
       reporter_(reporter),
       watch_(config.watch, config.precision.compute == DType::f16) {
   if (config.precision.compute == DType::f16) scaler_.emplace(config.precision.loss_scale);
-  late_ = engine.shape().device == Device::Kind::cuda && !scaler_;
+  // Times of a step are gone when the next one is queued: with --trace each is waited for.
+  late_ = engine.shape().device == Device::Kind::cuda && !scaler_ && config.run.trace.empty();
+  std::vector<std::string> hosts = world.exchange(host_name(), "names of hosts");
+  if (reporter != nullptr) troubles_.emplace(engine, config, std::move(hosts));
 }
 
 zero::Wishes StepLoop::run(data::Prefetcher& batches, zero::Wishes wishes) {
@@ -27,10 +40,12 @@ zero::Wishes StepLoop::run(data::Prefetcher& batches, zero::Wishes wishes) {
   const std::chrono::duration<double, std::milli> wait = Clock::now() - start;
   UnderWay step{{.hyper = hyper_after(config_, submitted_ - skipped_),
                  .clip = config_.optimizer.gradient_clipping,
-                 .wishes = wishes},
+                 .wishes = wishes,
+                 .spent = spent_},
                 wait.count()};
   if (scaler_) step.control.loss_scale = scaler_->scale();
   const zero::Wishes agreed = engine_.submit(views_of(batch), step.control);
+  step.saving = agreed.busy;
   if (submitted_++ > 0) wait_s_ += wait.count() / 1000;
   under_way_.push_back(step);
   if (under_way_.size() > (late_ ? 1u : 0u)) collect();
@@ -51,10 +66,17 @@ void StepLoop::collect() {
   const std::chrono::duration<double> seconds = Clock::now() - last_;
   last_ = Clock::now();
   seconds_ += seconds.count();
+  if (++here_ > kWarmUp) steady_s_ += seconds.count();
   tokens_ += result.tokens;
   inputs_ += result.inputs;
   loss_ = result.loss;
-  if (reporter_ != nullptr) reporter_->step(record_of(result, step, seconds.count()));
+  if (reporter_ != nullptr) {
+    reporter_->step(record_of(result, step, seconds.count()));
+    look_for_troubles(result, step, seconds.count());
+  }
+  const zero::StepTimes times = result.times.value_or(zero::StepTimes{});
+  spent_ = {float(times.compute), float(times.communication), float(times.link),
+            float(times.disk),    float(times.other),         float(step.wait_ms)};
   watch(result, step.control.loss_scale);
 }
 
@@ -73,13 +95,25 @@ StepRecord StepLoop::record_of(const zero::StepResult& result, const UnderWay& s
   record.loss_scale = step.control.loss_scale;
   record.skipped = result.skipped;
   if (result.skipped) record.first_bad = BadTensor{result.bad_tensor, result.bad_rank};
-  record.exposed_comm_ms = result.exposed_ms;
+  if (result.times) record.exposed_comm_ms = result.times->exposed();
   record.bytes_gathered = uint64_t(result.traffic.gathered);
   record.bytes_reduced = uint64_t(result.traffic.reduced);
   record.peak_device = engine_.ledger().peak(Tier::device);
   record.peak_host = engine_.ledger().peak(Tier::host);
   record.peak_disk = engine_.ledger().peak(Tier::disk);
   return record;
+}
+
+// What ranks said of the step before stands for this one: troubles are what lasts.
+void StepLoop::look_for_troubles(const zero::StepResult& result, const UnderWay& step, double seconds) {
+  Observation seen = observe(engine_.rank_times());
+  seen.step_ms = seconds * 1000;
+  seen.loss_scale = step.control.loss_scale;
+  seen.skipped = result.skipped && scaler_;
+  seen.saving = step.saving;
+  seen.saved_ms = std::exchange(saved_ms_, 0);
+  for (const std::string& line : troubles_->look(seen))
+    reporter_->note(collected_, ReportEvent::Kind::warning, line);
 }
 
 // Every rank has its own part of the batch. Only after a bad step, which all ranks see alike.
@@ -152,6 +186,7 @@ void StepLoop::add_to(RunSummary& summary) const {
   summary.epochs = loader_.epochs_after(collected_);
   summary.loss = loss_;
   summary.seconds = seconds_;
+  if (here_ > kWarmUp) summary.step_s = steady_s_ / double(here_ - kWarmUp);
   summary.data_wait_s = wait_s_;
   summary.tokens = tokens_;
   summary.num_tokens = inputs_;

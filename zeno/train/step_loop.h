@@ -13,13 +13,14 @@
 #include "zeno/train/loss_watch.h"
 #include "zeno/train/reporter.h"
 #include "zeno/train/run_state.h"
+#include "zeno/train/trouble_watch.h"
 #include "zeno/zero/engine.h"
 
 namespace zeno::train {
 
 class StepLoop {
  public:
-  // `reporter` is null on ranks other than 0. All references outlive the loop.
+  // Collective. `reporter` is null on ranks other than 0. All references outlive the loop.
   StepLoop(zero::Engine& engine, comm::World& world, const TrainConfig& config, const data::Loader& loader,
            Reporter* reporter);
 
@@ -28,6 +29,8 @@ class StepLoop {
   zero::Wishes run(data::Prefetcher& batches, zero::Wishes wishes);
   // Takes the results that are still under way.
   void finish();
+  // Between steps: so long nothing ran because the state was being copied.
+  void add_save(double ms) { saved_ms_ += ms; }
 
   int64_t steps() const { return collected_; }
   // Between steps, when none is under way.
@@ -35,16 +38,22 @@ class StepLoop {
   void restore(const LoopState& state);
   // What the summary of a run says about its steps.
   void add_to(RunSummary& summary) const;
+  // What would make the run better (troubles.h), told on rank 0; empty on others.
+  std::string advice(size_t memory_limit) const {
+    return troubles_ ? troubles_->advice(memory_limit) : std::string();
+  }
 
  private:
   using Clock = std::chrono::steady_clock;
   struct UnderWay {
     zero::StepControl control;
     double wait_ms = 0;
+    bool saving = false;  // of some rank
   };
 
   void collect();
   void watch(const zero::StepResult& result, double loss_scale);
+  void look_for_troubles(const zero::StepResult& result, const UnderWay& step, double seconds);
   std::string batch_of(int64_t step);
   StepRecord record_of(const zero::StepResult& result, const UnderWay& step, double seconds) const;
 
@@ -54,12 +63,19 @@ class StepLoop {
   const data::Loader& loader_;
   Reporter* reporter_;
   LossWatch watch_;
+  std::optional<TroubleWatch> troubles_;  // where there is a reporter
+  zero::RankTimes spent_;                 // on the step collected last
+  double saved_ms_ = 0;                   // since then
   std::optional<LossScaler> scaler_;
   bool late_ = false;
   std::deque<UnderWay> under_way_;
   int64_t submitted_ = 0, collected_ = 0, skipped_ = 0;
   int64_t tokens_ = 0, inputs_ = 0;
   double loss_ = 0, seconds_ = 0, wait_s_ = 0;
+  // Steps of this process, and their time once caches, clocks and graphs have settled.
+  static constexpr int64_t kWarmUp = 3;
+  int64_t here_ = 0;
+  double steady_s_ = 0;
   Clock::time_point last_;
 };
 

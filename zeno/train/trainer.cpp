@@ -1,5 +1,6 @@
 #include "zeno/train/trainer.h"
 
+#include <chrono>
 #include <cmath>
 #include <ctime>
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include "zeno/base/log.h"
 #include "zeno/data/chat/chat_template.h"
 #include "zeno/model/adapter_config.h"
+#include "zeno/train/auto_setting.h"
 #include "zeno/train/build_progress.h"
 #include "zeno/train/checkpoint_saver.h"
 #include "zeno/train/config_resolve.h"
@@ -79,6 +81,7 @@ class Trainer {
         engine_(*run.engine),
         world_(world),
         steps_(steps),
+        memory_limit_(run.memory_limit),
         adapter_(adapter_text(run, model)),
         stopping_(config_.eval),
         resumed_(resume ? restore_newest(*resume, run_state({}), engine_, world) : RunState{}),
@@ -90,6 +93,7 @@ class Trainer {
         saver_(engine_, model, run.tuning, config_.run.model, world.rank()),
         peers_(config_.run, memory, engine_, world, resumed_.loop.steps) {
     summary_.adapter = run.tuning.lora.has_value();
+    summary_.planned_step_s = run.planned_step_s;
     summary_.saved_step = resumed_.saved_step;
     evaluated_ = resumed_.evaluated;
     stopping_.restore(resumed_.stopping);
@@ -158,10 +162,13 @@ class Trainer {
     const bool memory = stays_in_memory() ? peers_.on() : peers_.due(step, agreed.busy && !disk);
     if (!disk && !memory) return;
     loop_.finish();
+    const auto begin = std::chrono::steady_clock::now();
     peers_.wait();
     const std::string run = to_json(run_state(loop_.state()));
     const bool taken = disk && save_checkpoint(step, run);
     if (memory) peers_.start(step, run, taken);
+    loop_.add_save(
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
   }
 
   // An interrupted run that writes no checkpoints leaves its state there.
@@ -243,6 +250,7 @@ class Trainer {
     const std::string unsaved = checkpoints_ ? checkpoints_->finish() : "";
     summary_.weights_hash = engine_.weights_hash();
     save_result();
+    summary_.advice = world_.exchange(loop_.advice(memory_limit_), "advice of rank 0").front();
     std::vector<RankMemory> memory;
     for (const std::string& bytes : world_.exchange(pack_memory(engine_.ledger()), "memory of all ranks"))
       memory.push_back(unpack_memory(bytes));
@@ -262,6 +270,7 @@ class Trainer {
   zero::Engine& engine_;
   comm::World& world_;
   int64_t steps_;
+  size_t memory_limit_;     // of a rank's device
   std::string adapter_;     // what it is like, as text; empty: the whole model is trained
   int64_t evaluated_ = -1;  // the last step that was
   EarlyStopping stopping_;
@@ -296,6 +305,9 @@ RunSummary train_rank(ParsedConfig parsed, comm::World& world) {
   set_log_rank(world.rank());
   require(!parsed.config.run.model.empty(), ErrorKind::usage, "[train] no model: give --model DIR");
   require(!parsed.config.run.out.empty(), ErrorKind::usage, "[train] no output folder: give --out DIR");
+  require(!parsed.config.run.choose || parsed.config.run.peer_snapshot == 0 ||
+              parsed.given("zero_optimization.stage"),
+          ErrorKind::usage, "[train] --auto with --peer-snapshot: got no stage, expected one; give --stage");
   const model::ModelConfig model = model::load_config(parsed.config.run.model);
   PeerFolder memory(parsed.config.run, world);
   zero::Policy policy;
@@ -304,6 +316,7 @@ RunSummary train_rank(ParsedConfig parsed, comm::World& world) {
   const std::optional<ResumePoint> resume =
       find_resume_point(parsed.config.run, memory.find(replicated), world);
   if (resume) adopt_batch(parsed, resume->state, world.size());
+  if (parsed.config.run.choose) choose_setting(parsed, model, world);
   resolve_batch(parsed, world.size());
   resolve_model(parsed, model.hidden, model.layers);
   const TrainConfig& config = parsed.config;

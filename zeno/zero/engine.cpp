@@ -95,15 +95,21 @@ Snapshot::Mode snapshot_mode(const EngineOptions& options, const UnitTable& unit
 
 }  // namespace
 
+CompiledStep compile_step(const nn::LayerList& model, const EngineOptions& options, int world) {
+  CompiledStep step{.policy = policy_of(options, world), .shape = shape_of(options)};
+  step.units = make_units(model, step.policy, world);
+  step.program = compile(step.input(model, world));
+  return step;
+}
+
 MemoryPlan plan_memory(const nn::LayerList& model, const EngineOptions& options, int world) {
-  const Policy policy = policy_of(options, world);
-  const UnitTable units = make_units(model, policy, world);
-  const CompileInput input{model, units, policy, world, shape_of(options)};
-  const Program program = compile(input), evaluation = compile_evaluation(input);
+  const CompiledStep step = compile_step(model, options, world);
+  const auto& [policy, shape, units, program] = step;
+  const Program evaluation = compile_evaluation(step.input(model, world));
   const StateStore store(units, policy, 0);
   MemoryPlan plan{std::make_unique<Ledger>(), store.model_state_bytes()};
   const int threads = options.threads > 0 ? options.threads : share_of_cores(world);
-  book_all({model, units, policy, program, evaluation, store, input.shape, world, threads, options.device},
+  book_all({model, units, policy, program, evaluation, store, shape, world, threads, options.device},
            *plan.ledger);
   if (options.snapshot_piece > 0)
     Snapshot(units, store, 0, options.snapshot_piece, snapshot_mode(options, units))
@@ -204,30 +210,38 @@ void Engine::upload(std::span<const MicroBatch> batches, std::optional<int64_t> 
 }
 
 // Ranks tell each other how many tokens count, so that the loss can be normalised before backward, how many
-// embedding rows each will send, and whether they want to go on.
-Wishes Engine::agree_on_batch(std::span<const MicroBatch> batches, Wishes wishes) {
-  int64_t mine[6] = {0, 0, wishes.stop, 0, wishes.save, wishes.busy};
+// embedding rows each will send, whether they want to go on, and how they spent their time.
+Wishes Engine::agree_on_batch(std::span<const MicroBatch> batches, const StepControl& control) {
+  struct Told {
+    int64_t valid = 0, rows = 0, inputs = 0;
+    Wishes wishes;
+    RankTimes spent;
+  };
+  Told mine{.wishes = control.wishes, .spent = control.spent};
   std::vector<int32_t> tokens;
   for (const MicroBatch& batch : batches) {
-    mine[0] += int64_t(batch.valid_rows.size());
-    mine[3] += batch.inputs;
+    mine.valid += int64_t(batch.valid_rows.size());
+    mine.inputs += batch.inputs;
     if (executor_->sparse_rows().active())
       tokens.insert(tokens.end(), batch.tokens.begin(), batch.tokens.end());
   }
-  if (executor_->sparse_rows().active()) mine[1] = executor_->sparse_rows().set_rows(tokens);
+  if (executor_->sparse_rows().active()) mine.rows = executor_->sparse_rows().set_rows(tokens);
+  Wishes wishes = control.wishes;
   step_.valid_tokens = 0;
   agreed_inputs_ = 0;
+  rank_times_.clear();
   std::vector<int64_t> rows;
   for (const std::string& bytes :
-       world_.exchange({reinterpret_cast<const char*>(mine), sizeof(mine)}, "token counts of a step")) {
-    int64_t theirs[6];
-    std::memcpy(theirs, bytes.data(), sizeof(theirs));
-    step_.valid_tokens += theirs[0];
-    rows.push_back(theirs[1]);
-    wishes.stop |= theirs[2] != 0;
-    wishes.save |= theirs[4] != 0;
-    wishes.busy |= theirs[5] != 0;
-    agreed_inputs_ += theirs[3];
+       world_.exchange({reinterpret_cast<const char*>(&mine), sizeof(mine)}, "token counts of a step")) {
+    Told theirs;
+    std::memcpy(&theirs, bytes.data(), sizeof(theirs));
+    step_.valid_tokens += theirs.valid;
+    rows.push_back(theirs.rows);
+    wishes.stop |= theirs.wishes.stop;
+    wishes.save |= theirs.wishes.save;
+    wishes.busy |= theirs.wishes.busy;
+    agreed_inputs_ += theirs.inputs;
+    rank_times_.push_back(theirs.spent);
   }
   if (executor_->sparse_rows().active()) executor_->sparse_rows().set_counts(std::move(rows));
   return wishes;
@@ -247,7 +261,7 @@ Wishes Engine::submit(std::span<const MicroBatch> batches, const StepControl& co
   step_.loss_scale = control.loss_scale;
   step_.clip = control.clip;
   step_.continues = false;
-  const Wishes wishes = agree_on_batch(batches, control.wishes);
+  const Wishes wishes = agree_on_batch(batches, control);
   upload(batches, control.hyper.step);
   try {
     executor_->launch(step_);
@@ -288,7 +302,7 @@ StepResult Engine::collect() {
   result.skipped = outcome.nonfinite > 0;
   result.bad_rank = outcome.first_bad_rank;
   if (result.skipped) result.bad_tensor = tensor_at(outcome.first_bad);
-  if (under_way_.empty()) result.exposed_ms = executor_->exposed_ms();
+  if (under_way_.empty()) result.times = executor_->step_times();
   result.traffic = step.traffic ? *step.traffic : traffic_since_last();
   return result;
 }

@@ -35,6 +35,18 @@ struct EngineOptions {
   DiskOptions disk;
 };
 
+// What a rank will run. The engine, its memory plan and the planner of time all begin with this.
+struct CompiledStep {
+  Policy policy;  // normalized
+  nn::BatchShape shape;
+  UnitTable units;
+  Program program;
+  CompileInput input(const nn::LayerList& model, int world) const {
+    return {model, units, policy, world, shape};
+  }
+};
+CompiledStep compile_step(const nn::LayerList& model, const EngineOptions& options, int world);
+
 // The bytes of one rank by purpose, without allocating them. The engine books through the same code.
 struct MemoryPlan {
   std::unique_ptr<Ledger> ledger;
@@ -56,11 +68,22 @@ struct Wishes {
   bool busy = false;  // a copy of the state is still being written: take no other for now
 };
 
+// How a rank spent a step, in milliseconds; all zeros where it is not measured. Ranks tell each other with
+// the exchange of the next one, so that all know who is slow.
+struct RankTimes {
+  float compute = 0, communication = 0, link = 0, disk = 0, other = 0;  // as in StepTimes
+  float data = 0;                                                       // waiting for the batch
+
+  // What others have to wait for.
+  float own() const { return compute + link + disk + other + data; }
+};
+
 struct StepControl {
   OptimizerHyper hyper;
   double loss_scale = 1;
   double clip = 0;  // global norm; 0: none
   Wishes wishes;
+  RankTimes spent;  // by this rank on a step before
 };
 
 struct StepResult {
@@ -71,8 +94,8 @@ struct StepResult {
   bool skipped = false;    // gradients were not finite: no update
   std::string bad_tensor;  // the first tensor with a non-finite gradient, and the rank that found it
   int bad_rank = -1;
-  std::optional<double> exposed_ms;  // where steps are timed: always on a CPU
-  comm::Traffic traffic;             // of this step
+  std::optional<StepTimes> times;  // of this rank, where steps are timed: always on a CPU
+  comm::Traffic traffic;           // of this step
 };
 
 // What an evaluation found, the same on every rank and for every world size that sees the same micro-batches.
@@ -135,6 +158,8 @@ class Engine {
   const Ledger& ledger() const { return ledger_; }
   const StateStore& store() const { return store_; }
   const Executor& executor() const { return *executor_; }
+  // Of every rank, as told with the last submit().
+  std::span<const RankTimes> rank_times() const { return rank_times_; }
   nn::BatchShape shape() const { return shape_; }
 
  private:
@@ -154,7 +179,7 @@ class Engine {
   // Cut so that what is held on the host for one of them stays small.
   std::vector<Run> runs(State state, int param, int64_t begin, int64_t end, int rank) const;
   void upload(std::span<const MicroBatch> batches, std::optional<int64_t> step = {});
-  Wishes agree_on_batch(std::span<const MicroBatch> batches, Wishes wishes);
+  Wishes agree_on_batch(std::span<const MicroBatch> batches, const StepControl& control);
   StepOutcome wait();
   std::string tensor_at(GradPlace place) const;
   void refresh_params(int param, int64_t begin, int64_t end);
@@ -182,6 +207,7 @@ class Engine {
   std::deque<UnderWay> under_way_;
   int64_t submitted_ = 0;
   int64_t agreed_inputs_ = 0;  // of the step that is being queued
+  std::vector<RankTimes> rank_times_;
   comm::Traffic traffic_;
 };
 

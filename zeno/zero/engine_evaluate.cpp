@@ -16,7 +16,7 @@ std::optional<EvalResult> Engine::evaluate(int64_t rounds, const BatchReader& ba
     const std::vector<MicroBatch> views = batches(round);
     ensure(int(views.size()) == policy_.micro_batches, "[engine] got {} micro-batches, expected {}",
            views.size(), policy_.micro_batches);
-    stopped = agree_on_batch(views, {.stop = stop && stop()}).stop;
+    stopped = agree_on_batch(views, {.wishes = {.stop = stop && stop()}}).stop;
     if (stopped) break;
     result.tokens += step_.valid_tokens;
     upload(views);

@@ -112,6 +112,7 @@ Executor::Executor(const ExecutorParts& parts, comm::World& world, Ledger& ledge
       rank_(world.rank()),
       gathers_(world.communicator("gather", parts.device)),
       reduces_(world.communicator("reduce", parts.device)),
+      exposed_(parts.program, parts.world),
       sparse_rows_(parts.units, parts.policy, parts.world, tokens(parts)),
       events_(std::max(parts.program.instructions.size(), parts.evaluation.instructions.size())) {
   const Allocator shared = world.allocator(parts.device), own = allocator_of(parts.device);
@@ -300,29 +301,22 @@ comm::Traffic Executor::traffic() const {
   return {a.gathered + b.gathered, a.reduced + b.reduced, a.exchanged + b.exchanged, a.calls + b.calls};
 }
 
+InstructionTime Executor::time_of(int i) const {
+  if (!timed(parts_.program.instructions[size_t(i)].lane)) return {};
+  const auto mark = [&](size_t k) { return stopwatch_->us(kMarks * size_t(i) + k); };
+  return {.ready = mark(0), .start = mark(1), .end = mark(2)};
+}
+
 std::vector<InstructionTime> Executor::times() const {
   std::vector<InstructionTime> times;
   if (stopwatch_) settle();
-  for (size_t i = 0; stopwatch_ && i < parts_.program.instructions.size(); ++i) {
-    if (!timed(parts_.program.instructions[i].lane)) {
-      times.emplace_back();
-      continue;
-    }
-    const auto mark = [&](size_t k) { return stopwatch_->us(kMarks * i + k); };
-    times.push_back({.ready = mark(0), .start = mark(1), .end = mark(2)});
-  }
+  for (int i = 0; stopwatch_ && i < int(parts_.program.instructions.size()); ++i) times.push_back(time_of(i));
   return times;
 }
 
-// Looks at the compute lane only: others may still be bringing states away.
-std::optional<double> Executor::exposed_ms() const {
+std::optional<StepTimes> Executor::step_times() {
   if (!stopwatch_) return std::nullopt;
-  double us = 0;
-  for (size_t i = 0; i < parts_.program.instructions.size(); ++i) {
-    if (parts_.program.instructions[i].lane == Lane::compute)
-      us += stopwatch_->us(kMarks * i + 1) - stopwatch_->us(kMarks * i);
-  }
-  return us / 1000;
+  return exposed_.add([this](int i) { return time_of(i); });
 }
 
 }  // namespace zeno::zero

@@ -19,6 +19,7 @@
 #include "zeno/device/stopwatch.h"
 #include "zeno/device/stream.h"
 #include "zeno/kernels/optimizer.h"
+#include "zeno/zero/exposed_time.h"
 #include "zeno/zero/program.h"
 #include "zeno/zero/sparse_rows.h"
 #include "zeno/zero/state_store.h"
@@ -34,11 +35,6 @@ struct StepInputs {
   int64_t valid_tokens = 0;        // of the whole global batch
   bool continues = false;          // evaluation: the sums of the step before are added to
   std::vector<nn::Batch> batches;  // views into the step's inputs, one per micro-batch
-};
-
-// When an instruction ran, in microseconds of the steady clock.
-struct InstructionTime {
-  double ready = 0, start = 0, end = 0;  // reached by its lane, waits over, done
 };
 
 // What an executor works on; all of it outlives the executor.
@@ -93,8 +89,10 @@ class Executor {
   comm::Traffic traffic() const;
   // Of the last step that was no evaluation, once all steps were waited for; empty when not timed.
   std::vector<InstructionTime> times() const;
-  // Time the compute lane stood still waiting for other lanes in that step; none when not timed.
-  std::optional<double> exposed_ms() const;
+  // Where the compute lane's time of that step went; none when not timed. To be called once per step.
+  std::optional<StepTimes> step_times();
+  // For how long it stood still for each instruction, over the steps so far, in milliseconds.
+  std::span<const double> waited_for() const { return exposed_.by_instruction(); }
   SparseRows& sparse_rows() { return sparse_rows_; }
 
  private:
@@ -102,6 +100,7 @@ class Executor {
   StreamRef stream(Lane lane) const { return *streams_[size_t(lane)]; }
   // Clocks of a GPU do not tell when a lane of the host ran.
   bool timed(Lane lane) const { return stream(lane).device().kind == parts_.device.kind; }
+  InstructionTime time_of(int i) const;
   void start_step(const Program& program);
   void launch_range(size_t begin, size_t end, const StepInputs& inputs);
   void finish_step();
@@ -144,6 +143,7 @@ class Executor {
   std::array<std::array<Buffer, kPurposes>, kTiers.size()> pools_;  // by tier and purpose
   Buffer scratch_, sums_, losses_, hits_, outcome_, results_;
   std::unique_ptr<Stopwatch> stopwatch_;
+  ExposedTime exposed_;
   SparseRows sparse_rows_;
   // Of the lanes in use. After what queued work writes to: drained first.
   std::array<std::optional<Stream>, kLanes> streams_;

@@ -1,13 +1,12 @@
 #include "zeno/zero/program_builder.h"
 
 #include <algorithm>
+#include <tuple>
 
-#include "zeno/base/math.h"
+#include "zeno/zero/region_packing.h"
 
 namespace zeno::zero {
 namespace {
-
-constexpr size_t kRegionAlign = 256;
 
 // Last instruction on each lane that touched something; -1: none.
 using LastTouch = std::array<int, kLanes>;
@@ -17,21 +16,36 @@ constexpr LastTouch untouched() {
   return touch;
 }
 
-bool lives_meet(const Region& a, const Region& b) { return a.first <= b.last && b.first <= a.last; }
+// Regions that lie at the same place share a slot; slots that have bytes in common know each other.
+struct Slots {
+  std::vector<int> of_region;
+  std::vector<std::vector<int>> meeting;  // each with itself
+};
 
-// The lowest offset where `region` meets none of the placed regions that live at the same time.
-size_t lowest_fit(const Region& region, const std::vector<const Region*>& placed) {
-  std::vector<std::pair<size_t, size_t>> taken;
-  for (const Region* other : placed) {
-    if (lives_meet(region, *other)) taken.emplace_back(other->offset, other->offset + other->bytes);
+Slots make_slots(const std::vector<Region>& regions) {
+  // Pool by pool, from the lowest offset up.
+  std::map<std::tuple<Tier, Purpose, size_t, size_t>, int> index;
+  for (const Region& r : regions) index.try_emplace({r.tier, r.purpose, r.offset, r.bytes}, 0);
+  Slots slots;
+  std::vector<std::pair<Region, int>> open;
+  for (auto& [key, slot] : index) {
+    const auto& [tier, purpose, offset, bytes] = key;
+    const Region mine{.tier = tier, .purpose = purpose, .bytes = bytes, .offset = offset};
+    slot = int(slots.meeting.size());
+    slots.meeting.push_back({slot});
+    std::erase_if(open, [&](const auto& other) {
+      return other.first.tier != tier || other.first.purpose != purpose ||
+             other.first.offset + other.first.bytes <= offset;
+    });
+    for (const auto& [other, theirs] : open) {
+      if (!share_bytes(other, mine)) continue;
+      slots.meeting[size_t(slot)].push_back(theirs);
+      slots.meeting[size_t(theirs)].push_back(slot);
+    }
+    open.emplace_back(mine, slot);
   }
-  std::sort(taken.begin(), taken.end());
-  size_t offset = 0;
-  for (const auto& [begin, end] : taken) {
-    if (offset + region.bytes <= begin) break;
-    offset = std::max(offset, round_up(end, kRegionAlign));
-  }
-  return offset;
+  for (const Region& r : regions) slots.of_region.push_back(index.at({r.tier, r.purpose, r.offset, r.bytes}));
+  return slots;
 }
 
 }  // namespace
@@ -145,43 +159,15 @@ void ProgramBuilder::hold(RegionId region) {
   if (region != kNoRegion) program_.regions[region].last = int(program_.instructions.size()) - 1;
 }
 
-// Packing regions is hard in general; two simple orders, each greedy, cover what programs do: the largest
-// first, or as they come to life. The tighter result wins, pool by pool. Deterministic, so all ranks agree.
-void ProgramBuilder::place_regions() {
-  std::map<std::pair<Tier, Purpose>, std::vector<int>> pools;
-  for (int id = 0; id < int(program_.regions.size()); ++id) {
-    pools[{program_.regions[id].tier, program_.regions[id].purpose}].push_back(id);
-  }
-  for (auto& [key, ids] : pools) {
-    const auto place = [&](auto&& before) {
-      std::stable_sort(ids.begin(), ids.end(),
-                       [&](int a, int b) { return before(program_.regions[a], program_.regions[b]); });
-      std::vector<const Region*> placed;
-      size_t bytes = 0;
-      for (int id : ids) {
-        Region& region = program_.regions[id];
-        region.offset = lowest_fit(region, placed);
-        placed.push_back(&region);
-        bytes = std::max(bytes, round_up(region.offset + region.bytes, kRegionAlign));
-      }
-      return bytes;
-    };
-    const auto larger = [](const Region& a, const Region& b) { return a.bytes > b.bytes; };
-    const auto earlier = [](const Region& a, const Region& b) { return a.first < b.first; };
-    const size_t by_size = place(larger);
-    size_t& bytes = program_.pool_bytes[size_t(key.first)][size_t(key.second)];
-    bytes = std::min(by_size, place(earlier));
-    if (by_size == bytes) place(larger);
-  }
-}
-
 // An instruction waits for the latest instruction on every other lane that touched the same storage, the same
 // region, or a region that had its bytes before. What the lane has already waited for is not waited for
 // again. The list is walked twice, as if it ran twice: what the second run finds left by the first is carried
 // from step to step.
 void ProgramBuilder::derive_waits() {
   const int count = int(program_.instructions.size());
+  const Slots slots = make_slots(program_.regions);
   std::vector<LastTouch> regions(program_.regions.size(), untouched());
+  std::vector<LastTouch> places(slots.meeting.size(), untouched());  // of slots: by any region
   std::map<std::pair<int, int>, LastTouch> storage;
   std::array<LastTouch, kLanes> waited;
   waited.fill(untouched());
@@ -194,11 +180,8 @@ void ProgramBuilder::derive_waits() {
     };
     for (RegionId id : touched_regions(in)) {
       after(regions[id]);
-      const Region& region = program_.regions[id];
-      if (region.first != n % count) continue;
-      for (size_t other = 0; other < regions.size(); ++other) {
-        if (share_bytes(program_.regions[other], region)) after(regions[other]);
-      }
+      if (program_.regions[id].first != n % count) continue;
+      for (int slot : slots.meeting[size_t(slots.of_region[id])]) after(places[size_t(slot)]);
     }
     for (const auto& key : touched_storage(in)) after(storage.try_emplace(key, untouched()).first->second);
     LastTouch& known = waited[int(in.lane)];
@@ -209,13 +192,14 @@ void ProgramBuilder::derive_waits() {
       (again ? in.carried : in.waits).push_back(need[lane]);
       program_.instructions[need[lane]].signals = true;
     }
-    for (RegionId id : touched_regions(in)) regions[id][int(in.lane)] = n;
+    for (RegionId id : touched_regions(in))
+      regions[id][int(in.lane)] = places[size_t(slots.of_region[id])][int(in.lane)] = n;
     for (const auto& key : touched_storage(in)) storage[key][int(in.lane)] = n;
   }
 }
 
 Program ProgramBuilder::finish() {
-  place_regions();
+  pack_regions(program_);
   derive_waits();
   return std::move(program_);
 }

@@ -21,7 +21,6 @@ class ProgramBuilder {
   Program finish();
 
  private:
-  void place_regions();
   void derive_waits();
 
   Program program_;

@@ -13,28 +13,30 @@ Gather gather_of(const CompileInput& input, const Group& group) {
   return stale ? Gather::into_storage : Gather::none;
 }
 
-// Elements gathered by other groups' intervals that start between two steps.
-int64_t distance(const std::vector<Residency>& intervals, const UnitTable& units, int from, int to) {
-  int64_t sum = 0;
-  for (const Residency& r : intervals) {
-    if (r.gather != Gather::into_storage && r.first > from && r.first < to)
-      sum += units.groups[r.group].padded();
-  }
-  return sum;
-}
-
-// Joins consecutive intervals of a group when the way between them is short.
+// Joins consecutive intervals of a group when the way between them is short: few elements are gathered by
+// intervals that start there. Intervals are in the order of their starts.
 void join_close(std::vector<Residency>& intervals, const CompileInput& input) {
   if (input.policy.reuse_distance <= 0) return;
-  const std::vector<Residency> all = intervals;
+  std::vector<int64_t> sum{0};  // of all intervals before
+  for (const Residency& r : intervals) {
+    const bool counts = r.gather != Gather::into_storage;
+    sum.push_back(sum.back() + (counts ? input.units.groups[r.group].padded() : 0));
+  }
+  const auto place = [&](auto end) { return size_t(end - intervals.begin()); };
+  const auto distance = [&](int from, int to) {
+    const size_t begin = place(std::ranges::upper_bound(intervals, from, {}, &Residency::first));
+    const size_t end = place(std::ranges::lower_bound(intervals, to, {}, &Residency::first));
+    return begin < end ? sum[end] - sum[begin] : 0;
+  };
   std::vector<Residency> joined;
-  for (const Residency& r : all) {
-    auto before =
-        std::find_if(joined.rbegin(), joined.rend(), [&](const Residency& j) { return j.group == r.group; });
-    if (r.gather != Gather::into_storage && before != joined.rend() &&
-        distance(all, input.units, before->last, r.first) <= input.policy.reuse_distance) {
-      before->last = r.last;
+  std::vector<int> latest(input.units.groups.size(), -1);  // of each group, in `joined`
+  for (const Residency& r : intervals) {
+    int& before = latest[r.group];
+    if (r.gather != Gather::into_storage && before >= 0 &&
+        distance(joined[before].last, r.first) <= input.policy.reuse_distance) {
+      joined[before].last = r.last;
     } else {
+      before = int(joined.size());
       joined.push_back(r);
     }
   }
@@ -43,29 +45,28 @@ void join_close(std::vector<Residency>& intervals, const CompileInput& input) {
 
 // Moves gathers ahead of their use, in order, while what is ahead fits the prefetch budget.
 void prefetch(std::vector<Residency>& intervals, const CompileInput& input, int steps) {
-  const auto size_of_gather = [&](const Residency& r) {
-    const Group& group = input.units.groups[r.group];
-    return r.gather == Gather::none && !group.moves ? 0 : group.padded();
-  };
+  std::vector<int64_t> arrives(steps + 1, 0), leaves(steps + 1, 0);  // by step: no longer ahead, or live
+  int64_t ahead = 0, live = 0;
   size_t next = 0;
-  for (int step = 0; step < steps; ++step) {
-    int64_t ahead = 0, live = 0;
-    for (size_t i = 0; i < next; ++i) {
-      const Residency& r = intervals[i];
-      const int64_t size = size_of_gather(r);
-      if (r.first > step) ahead += size;
-      if (r.last >= step && r.gather != Gather::into_storage) live += size;
-    }
+  for (int step = 0; step < steps && next < intervals.size(); ++step) {
+    ahead -= arrives[step];
+    live -= leaves[step];
     for (; next < intervals.size(); ++next) {
       Residency& r = intervals[next];
-      const int64_t size = size_of_gather(r);
+      const Group& group = input.units.groups[r.group];
+      const int64_t size = r.gather == Gather::none && !group.moves ? 0 : group.padded();
       const bool fits = ahead + size <= input.policy.prefetch && live + size <= input.policy.max_live;
       if (r.first > step && !fits) break;
       r.issue = step;
-      if (r.first > step) ahead += size;
-      if (r.gather != Gather::into_storage) live += size;
+      if (r.first > step) {
+        ahead += size;
+        arrives[r.first] += size;
+      }
+      if (r.gather != Gather::into_storage) {
+        live += size;
+        leaves[r.last + 1] += size;
+      }
     }
-    if (next == intervals.size()) break;
   }
 }
 

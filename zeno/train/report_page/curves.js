@@ -1,10 +1,4 @@
 // Curves over steps: axes, gaps, marks for values that are not finite, events, smoothing and logarithmic scale.
-function legend_item(list, kind, color, text) {
-  const item = html('li', {}, list);
-  html('i', { class: kind, style: `--c:var(--${color})` }, item, kind === 'cross' ? '\u2715' : '');
-  item.append(text);
-}
-
 function nearest(xs, x) {
   let low = 0, high = xs.length - 1;
   while (high - low > 1) {

@@ -102,3 +102,9 @@ function follow(plot, { at, move, leave }) {
 }
 
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
+
+function legend_item(list, kind, color, text) {
+  const item = html('li', {}, list);
+  html('i', { class: kind, style: `--c:var(--${color})` }, item, kind === 'cross' ? '\u2715' : '');
+  item.append(text);
+}

@@ -1,8 +1,8 @@
-#include "zeno/train/html_text.h"
+#include "zeno/page/html_text.h"
 
 #include <nlohmann/json.hpp>
 
-namespace zeno::train {
+namespace zeno::page {
 namespace {
 
 // What JSON's writer makes of bad bytes: U+FFFD for each.
@@ -56,4 +56,4 @@ std::string json_in_html(std::string_view json) {
   return out;
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::page

@@ -1,0 +1,46 @@
+#include "cli/arch_flags.h"
+
+#include <CLI/CLI.hpp>
+
+namespace zeno::cli {
+
+void ArchFlags::add_to(CLI::App& app) {
+  app_ = &app;
+  model::InitOptions& o = options_;
+  app.add_option("--arch", arch_, model::supported_archs());
+  app.add_option("--hidden", o.hidden, "hidden size");
+  app.add_option("--layers", o.layers, "number of blocks");
+  app.add_option("--heads", o.heads, "query heads");
+  app.add_option("--kv-heads", o.kv_heads, "key/value heads; default: as many as heads");
+  app.add_option("--head-dim", o.head_dim, "values per head; default: hidden / heads");
+  app.add_option("--intermediate", o.intermediate,
+                 "width of the feed-forward layer; default by architecture");
+  app.add_option("--vocab", o.vocab, "tokens, at least 256 (bytes)");
+  app.add_option("--max-positions", o.max_positions, "longest sequence");
+  app.add_flag("--tied", tied_, "output projection = token embedding");
+  app.add_flag("--untied", untied_, "an output projection of its own");
+}
+
+model::InitOptions ArchFlags::options() const {
+  model::InitOptions options = options_;
+  options.arch = model::parse_arch(arch_);
+  if (tied_ || untied_) options.tied = tied_;
+  return options;
+}
+
+bool ArchFlags::given(const char* flag) const { return app_->count(flag) > 0; }
+
+std::string ArchFlags::first_given() const {
+  for (const char* flag : {"--arch", "--hidden", "--layers", "--heads", "--kv-heads", "--head-dim",
+                           "--intermediate", "--vocab", "--max-positions", "--tied", "--untied"})
+    if (given(flag)) return flag;
+  return {};
+}
+
+std::string ArchFlags::first_missing() const {
+  for (const char* flag : {"--arch", "--hidden", "--layers", "--heads", "--vocab"})
+    if (!given(flag)) return flag;
+  return {};
+}
+
+}  // namespace zeno::cli

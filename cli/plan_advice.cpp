@@ -1,0 +1,122 @@
+#include "cli/plan_advice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "zeno/base/error.h"
+#include "zeno/device/ledger.h"
+#include "zeno/model/layers.h"
+#include "zeno/plan/advice.h"
+#include "zeno/train/config_resolve.h"
+#include "zeno/train/policy.h"
+#include "zeno/train/setting_choices.h"
+#include "zeno/train/tuning.h"
+
+namespace zeno::cli {
+namespace {
+
+constexpr const char* kNoFolder = "FOLDER";
+
+std::string nvme_path(const PlanQuestion& q) {
+  const std::string& path = q.parsed.config.zero.offload_optimizer.nvme_path;
+  return path.empty() ? kNoFolder : path;
+}
+
+plan::AdviceQuestion question_of(const PlanQuestion& q, const PlanFlags& flags) {
+  const std::optional<plan::Goal> goal = plan::parse_goal(flags.goal);
+  require(goal.has_value(), ErrorKind::usage,
+          "[plan] --goal: got {}, expected fastest, largest-batch or smallest", flags.goal);
+  require(
+      q.machine.has_value(), ErrorKind::usage,
+      "[plan] --goal: got no machine to time it on, expected one; say --machine h100-8, or measure this one "
+      "with zeno doctor --measure");
+  const plan::Setting given{int(q.parsed.config.zero.stage), plan::Homes::as_given,
+                            q.options.policy.recompute, q.options.shape.batch};
+  const auto next_larger = [&q] {
+    model::ModelConfig deeper = q.subject.model;
+    deeper.layers *= 2;
+    return model::build_layers(deeper, q.options.shape.seq, train::tuning_of(q.parsed.config));
+  };
+  // A batch of a step that was said stays; its cut into micro-batches is free unless that was said too.
+  const bool micro_given = q.parsed.given("train_micro_batch_size_per_gpu");
+  const bool batch_given = q.parsed.given("train_batch_size");
+  return {.model = {q.layers, q.subject.params},
+          .options = q.options,
+          .machine = *q.machine,
+          .world = q.world,
+          .choices = train::open_choices(q.parsed, given, q.batch_open || (batch_given && !micro_given),
+                                         q.device, q.world, q.limits, true),
+          .sequences = batch_given ? q.parsed.config.batch.train_batch : 0,
+          .goal = *goal,
+          .next_larger = next_larger};
+}
+
+// What starts the run; with a config it says nothing twice.
+std::string command_of(const PlanQuestion& q, const PlanFlags& flags, const plan::Option& option) {
+  const train::RunConfig& run = q.parsed.config.run;
+  std::string text = q.world > q.node_ranks ? fmt::format("mpirun -n {} zeno train", q.world) : "zeno train";
+  text += fmt::format(" --model {}", run.model.empty() ? "DIR" : run.model);
+  if (flags.write_config.empty()) {
+    text += fmt::format(" {} --dtype {}", plan::flags_of(option), name_of(q.options.policy.compute));
+    const std::string folder = fmt::format(" --nvme-path {}", nvme_path(q));
+    if (option.row.bytes.total(Tier::disk) > 0) text += folder;
+  } else {
+    text += fmt::format(" --config {}", flags.write_config);
+  }
+  if (q.world > 1 && q.world <= q.node_ranks) text += fmt::format(" --ranks {}", q.world);
+  return text + fmt::format(" --seq-len {} --data FILE --out DIR", q.options.shape.seq);
+}
+
+nlohmann::ordered_json as_json(const plan::Option& option) {
+  nlohmann::ordered_json json;
+  json["flags"] = plan::flags_of(option);
+  json["stage"] = option.row.setting.stage;
+  json["micro_batch"] = option.row.setting.micro_batch;
+  json["grad_accum"] = option.micro_batches;
+  json["step_seconds"] = option.time.step_s;
+  json["tokens_per_s"] = option.time.tokens_per_s;
+  for (Tier tier : kTiers) json["bytes"][std::string(name_of(tier))] = option.row.bytes.total(tier);
+  return json;
+}
+
+void print_json(const plan::Advice& advice, const std::string& command) {
+  nlohmann::ordered_json json;
+  if (advice.chosen) {
+    json["chosen"] = as_json(*advice.chosen);
+    json["command"] = command;
+  }
+  for (const plan::Option& option : advice.tried) json["tried"].push_back(as_json(option));
+  json["reasons"] = advice.reasons;
+  fmt::print("{}\n", json.dump(2));
+}
+
+}  // namespace
+
+void show_advice(const PlanQuestion& q, const PlanFlags& flags) {
+  const plan::AdviceQuestion question = question_of(q, flags);
+  const plan::Advice advice = plan::advise(question);
+  std::string command;
+  if (advice.chosen) {
+    command = command_of(q, flags, *advice.chosen);
+    if (!flags.write_config.empty())
+      replace_file(flags.write_config,
+                   plan::deepspeed_config(*advice.chosen, q.options.policy, nvme_path(q)));
+  }
+  if (flags.json) return print_json(advice, command);
+  if (advice.chosen) {
+    const plan::PlanRow& row = advice.chosen->row;
+    fmt::print("{} on {}, {} rank{}: {}\n  {:.0f} tokens/s; device {}, host {}, disk {} of a rank\n",
+               plan::name_of(question.goal), question.machine.name, q.world, q.world == 1 ? "" : "s",
+               plan::flags_of(*advice.chosen), advice.chosen->time.tokens_per_s,
+               format_bytes(row.bytes.total(Tier::device)), format_bytes(row.bytes.total(Tier::host)),
+               format_bytes(row.bytes.total(Tier::disk)));
+  } else {
+    fmt::print("nothing fits on {}, {} rank{}\n", question.machine.name, q.world, q.world == 1 ? "" : "s");
+  }
+  for (const std::string& reason : advice.reasons) fmt::print("  {}\n", reason);
+  if (advice.chosen) fmt::print("run it: {}\n", command);
+}
+
+}  // namespace zeno::cli

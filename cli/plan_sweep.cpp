@@ -1,0 +1,93 @@
+#include "cli/plan_sweep.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "zeno/base/error.h"
+#include "zeno/device/ledger.h"
+#include "zeno/plan/sweep.h"
+
+namespace zeno::cli {
+namespace {
+
+constexpr int kMost = 16'384;
+
+std::vector<int> worlds_of(const std::string& text, int node_ranks) {
+  std::vector<int> worlds;
+  if (text == "all") {
+    for (int world = node_ranks; world <= kMost; world *= 2) worlds.push_back(world);
+    return worlds;
+  }
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    int world = 0;
+    const auto [rest, error] = std::from_chars(text.data() + begin, text.data() + end, world);
+    require(error == std::errc() && rest == text.data() + end && world >= 1 && world <= 4 * kMost,
+            ErrorKind::usage, "[plan] --sweep: got '{}', expected all, or numbers of ranks as 64,1024,16384",
+            text);
+    worlds.push_back(world);
+    begin = end + 1;
+  }
+  return worlds;
+}
+
+nlohmann::ordered_json as_json(const plan::SweepPoint& p) {
+  nlohmann::ordered_json json;
+  json["ranks"] = p.world;
+  json["fits"] = p.row.fits();
+  json["device_bytes"] = p.row.bytes.total(Tier::device);
+  json["step_seconds"] = p.time.step_s;
+  json["tokens_per_s"] = p.time.tokens_per_s;
+  json["tflops_per_rank"] = p.time.flops_per_s() / 1e12;
+  json["exposed"] = p.time.exposed_s() / p.time.step_s;
+  json["hours_between_failures"] = p.failures.between / 3600;
+  json["checkpoint_interval_s"] = p.interval;
+  json["goodput"] = p.good;
+  json["good_tokens_per_s"] = p.good * p.time.tokens_per_s;
+  return json;
+}
+
+void print_row(const plan::SweepPoint& p) {
+  fmt::print("{:>6} {:>11}{:<4} {:>8.3f} {:>10.0f} {:>8.0f} {:>8.1f} {:>9.1f} {:>9.1f} {:>8.3f} {:>13.4g}\n",
+             p.world, format_bytes(p.row.bytes.total(Tier::device)), p.row.fits() ? "" : " (!)",
+             p.time.step_s, p.time.tokens_per_s / p.world, p.time.flops_per_s() / 1e12,
+             100 * p.time.exposed_s() / p.time.step_s, p.failures.between / 3600, p.interval, p.good,
+             p.good * p.time.tokens_per_s);
+}
+
+}  // namespace
+
+void show_sweep(const PlanQuestion& q, const PlanFlags& flags) {
+  require(q.machine.has_value(), ErrorKind::usage,
+          "[plan] --sweep: got no machine, expected one; say --machine h100-8, or measure this one with zeno "
+          "doctor "
+          "--measure");
+  const int stage = q.parsed.given("zero_optimization.stage") ? int(q.parsed.config.zero.stage) : 3;
+  const plan::SweepQuestion sweep{
+      .model = {q.layers, q.subject.params},
+      .options = q.options,
+      .setting = {stage, plan::Homes::as_given, q.options.policy.recompute, q.options.shape.batch,
+                  q.options.policy.overlap || !q.parsed.given("zero_optimization.overlap_comm")},
+      .machine = *q.machine,
+      .failure_hours = flags.failure_hours,
+      .restart_s = flags.restart_s};
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  if (!flags.json)
+    fmt::print(
+        "{} on {}, a failure per {:.0f} device-hours, {:.0f} s to restart beside loading\n"
+        "{:>6} {:>15} {:>8} {:>10} {:>8} {:>8} {:>9} {:>9} {:>8} {:>13}\n",
+        plan::flags_of(sweep.setting), q.machine->name, flags.failure_hours, flags.restart_s, "ranks",
+        "device", "step s", "tok/s/rank", "TFLOP/s", "exposed%", "MTBF h", "save s", "goodput", "good tok/s");
+  for (const int world : worlds_of(flags.sweep, q.machine->node_ranks)) {
+    const plan::SweepPoint point = plan::sweep_point(sweep, world);
+    if (flags.json)
+      all.push_back(as_json(point));
+    else
+      print_row(point);
+  }
+  if (flags.json) fmt::print("{}\n", all.dump(2));
+}
+
+}  // namespace zeno::cli

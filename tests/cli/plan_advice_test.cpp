@@ -1,0 +1,126 @@
+// Advice that can be followed: its flags and its config give the plan it names, every refusal to start
+// suggests a setting that does start, and --auto trains with what it chose.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/cli_runs.h"
+
+namespace zeno::test {
+namespace {
+
+using nlohmann::json;
+
+json answer_of(const std::string& arguments) {
+  // Notes about the config go to stderr.
+  const CommandResult result = run_command("(" + kZeno + " plan " + arguments + " --json 2>/dev/null)");
+  EXPECT_EQ(result.exit_code, 0) << arguments;
+  return json::parse(result.output);
+}
+
+TEST(PlanAdvice, FlagsAndConfigGiveThePlanThatWasPromised) {
+  const TempDir dir;
+  const std::string config = (dir.path() / "ds.json").string();
+  const std::string model = "--params 7e9 --seq-len 2048 ";
+  for (const char* setting : {"--machine h100-8 --goal fastest", "--machine h200-1 --goal smallest",
+                              "--machine a100-8 --goal largest-batch", "--machine v100-16 --goal fastest"}) {
+    const json advice = answer_of(model + setting + " --write-config " + config);
+    const json& chosen = advice.at("chosen");
+    const std::string machine = std::string(setting).substr(0, std::string(setting).find(" --goal"));
+    for (const std::string& way : {std::string(chosen.at("flags")), "--config " + config}) {
+      const json plan = answer_of(model + machine + " " + way + " --nvme-path /tmp");
+      EXPECT_EQ(plan.at("bytes").at("device").at("total"), chosen.at("bytes").at("device")) << setting << way;
+      EXPECT_NEAR(plan.at("tokens_per_s"), chosen.at("tokens_per_s"),
+                  1e-6 * double(chosen.at("tokens_per_s")));
+    }
+  }
+}
+
+TEST(PlanAdvice, SweepsToSixteenThousand) {
+  const json points =
+      answer_of("--params 70e9 --machine h100-8 --recompute full --micro-batch 4 --sweep 64,1024,16384");
+  ASSERT_EQ(points.size(), 3u);
+  EXPECT_GT(double(points[0].at("goodput")), double(points[2].at("goodput")));
+  EXPECT_GT(double(points[2].at("good_tokens_per_s")), double(points[0].at("good_tokens_per_s")));
+}
+
+TEST(PlanAdvice, WrongInput) {
+  const auto refused = [](const std::string& arguments, const std::string& part) {
+    const CommandResult result = run_command(kZeno + " plan --params 7e9 " + arguments);
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    EXPECT_NE(result.output.find(part), std::string::npos) << result.output;
+  };
+  refused("--goal fastest", "--machine h100-8");
+  refused("--machine h100-8 --goal cheapest", "expected fastest, largest-batch or smallest");
+  refused("--machine h300-8", "expected h200-1, h100-8, a100-8, v100-16");
+  refused("--machine h100-8 --sweep 8,many", "--sweep: got '8,many'");
+}
+
+class Refusals : public CliRuns {
+ protected:
+  Refusals() : CliRuns(64) {}
+};
+
+// From next to nothing to nearly enough.
+TEST_F(Refusals, SuggestASettingThatThenStarts) {
+  int suggested = 0;
+  for (const char* size : {"6MB", "7MB", "8MB", "9MB", "10MB", "12MB", "14MB"}) {
+    const std::string run =
+        fmt::format("--seq-len 128 --micro-batch 6 --steps 2 --ranks 2 --device-mem {} ", size);
+    const CommandResult refused = run_command(train_on_cpu("out", run));
+    if (refused.exit_code == 0) continue;
+    EXPECT_EQ(refused.exit_code, 4) << refused.output;
+    const size_t begin = refused.output.find("; --"), end = refused.output.find(" needs", begin);
+    if (begin == std::string::npos) {
+      EXPECT_NE(refused.output.find("no setting fits"), std::string::npos) << refused.output;
+      continue;
+    }
+    std::string flags = refused.output.substr(begin + 2, end - begin - 2);
+    if (const size_t folder = flags.find("FOLDER"); folder != std::string::npos)
+      flags.replace(folder, 6, path("disk"));
+    // A flag that is given twice: the suggestion replaces ours.
+    std::string without = run;
+    for (const char* flag : {"--micro-batch 6 ", "--seq-len 128 "}) {
+      const std::string name = std::string(flag).substr(0, std::string(flag).find(' ') + 1);
+      if (flags.find(name) != std::string::npos) without.erase(without.find(flag), std::string(flag).size());
+    }
+    expect_ok(train_on_cpu(fmt::format("out{}", suggested), without + flags));
+    ++suggested;
+  }
+  EXPECT_GE(suggested, 3);
+}
+
+class Auto : public CliRuns {
+ protected:
+  void SetUp() override {
+    CliRuns::SetUp();
+    std::filesystem::create_directory(path("cache"));
+    std::ofstream(path("cache") + "/machine-cpu.json")
+        << R"({"name": "two cores", "device": "cpu", "nodes": 1,
+      "node_ranks": 1, "matmul_16bit_flops": 2e11, "matmul_fp32_flops": 2e11, "matmul_fp8_flops": 2e11,
+      "attention_flops": 1e11, "memory_bytes_per_s": 3e10, "launch_s": 1e-6, "memory_bytes": 2.4e10,
+      "host_memory_bytes": 2.4e10, "host_updates_per_s": 1e9, "host_link_bytes_per_s": 1e10,
+      "disk_read_bytes_per_s": 3e9, "disk_write_bytes_per_s": 3e9, "disk_bytes": 1e11,
+      "inside_bytes_per_s": 5e9, "inside_latency_s": 1e-5, "between_bytes_per_s": 0, "between_latency_s": 0})";
+  }
+  std::string train(const std::string& out, const std::string& more) const {
+    return train_on_cpu(out, "--auto --seq-len 16 --steps 6 --cache " + path("cache") + " " + more);
+  }
+};
+
+TEST_F(Auto, ChoosesWhatIsLeftOpenAndTrains) {
+  const CommandResult free = expect_ok(train("free", "--ranks 2"));
+  EXPECT_NE(free.output.find("auto: --stage"), std::string::npos) << free.output;
+  EXPECT_NE(free.output.find("of the plan"), std::string::npos) << free.output;  // measured beside planned
+  // What is said stays, also the batch of a step.
+  const CommandResult said = expect_ok(train("said", "--ranks 2 --stage 3 --train-batch 8"));
+  EXPECT_NE(said.output.find("auto: --stage 3"), std::string::npos) << said.output;
+  EXPECT_EQ(outcome("said").size(), 7u);
+  // And it resumes with the batch it had.
+  expect_ok(train("saved", "--ranks 2 --save-every 3"));
+  expect_ok(train("saved", "--ranks 2 --save-every 3 --resume auto"));
+}
+
+}  // namespace
+}  // namespace zeno::test

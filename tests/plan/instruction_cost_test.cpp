@@ -1,0 +1,176 @@
+#include "zeno/plan/instruction_cost.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/model_shapes.h"
+#include "tests/support/tiny_decoder.h"
+#include "zeno/base/error.h"
+
+namespace zeno::plan {
+namespace {
+
+// Rates of one: seconds are the counts themselves. What is not asked about is free.
+constexpr double kFree = 1e30;
+Machine free_machine() {
+  Machine m{.name = "free", .kind = Device::Kind::cuda, .nodes = 4, .node_ranks = 8};
+  m.matmul_16bit = m.matmul_fp32 = m.matmul_fp8 = m.attention = m.memory_rate = kFree;
+  m.host_updates = m.host_link = m.disk_read = m.disk_write = kFree;
+  m.inside.rate = m.between.rate = kFree;
+  return m;
+}
+
+zero::EngineOptions options(int stage) {
+  zero::EngineOptions o{.shape = {2, 16}, .device = {Device::Kind::cuda, 0}};
+  zero::apply_stage(o.policy, stage);
+  o.policy.compute = DType::bf16;
+  return o;
+}
+
+nn::LayerList model(test::TinyShape shape = {}) { return test::tiny_decoder(test::Family::llama, shape); }
+
+double seconds(const nn::LayerList& layers, const zero::EngineOptions& o, const Machine& machine, int world,
+               zero::Op op) {
+  const zero::CompiledStep step = zero::compile_step(layers, o, world);
+  const CostModel costs(layers, step, machine, world);
+  double sum = 0;
+  for (const zero::Instruction& in : step.program.instructions) sum += in.op == op ? costs.of(in).seconds : 0;
+  return sum;
+}
+
+// Elements that a rank updates, padding included.
+double owned(const nn::LayerList& layers, const zero::EngineOptions& o, int world) {
+  const zero::CompiledStep step = zero::compile_step(layers, o, world);
+  double sum = 0;
+  for (const zero::StateChunk& chunk : step.units.chunks) sum += double(chunk.count);
+  return sum;
+}
+
+TEST(InstructionCost, BytesOfAnUpdate) {
+  Machine m = free_machine();
+  m.memory_rate = 1;
+  const auto bytes = [&](DType grad, DType states, Tier tier) {
+    zero::EngineOptions o = options(1);
+    o.policy.grad = grad;
+    o.policy.states = states;
+    o.policy.offload.optimizer = tier;
+    return seconds(model(), o, m, 4, zero::Op::update) / owned(model(), o, 4);
+  };
+  EXPECT_DOUBLE_EQ(bytes(DType::f32, DType::f32, Tier::device), 30);
+  EXPECT_DOUBLE_EQ(bytes(DType::bf16, DType::f32, Tier::device), 28);
+  EXPECT_DOUBLE_EQ(bytes(DType::bf16, DType::bf16, Tier::device), 14);  // masters are the parameters
+  EXPECT_DOUBLE_EQ(bytes(DType::bf16, DType::f32, Tier::host), 28);
+}
+
+TEST(InstructionCost, StatesPassTheLinkOnceEachWay) {
+  Machine m = free_machine();
+  m.host_link = 1;
+  zero::EngineOptions o = options(0);
+  o.policy.offload.optimizer = Tier::host;
+  const double count = owned(model(), o, 1);
+  EXPECT_NEAR(seconds(model(), o, m, 1, zero::Op::fetch) / count, 12, 0.2);  // starts are aligned
+  EXPECT_NEAR(seconds(model(), o, m, 1, zero::Op::store) / count, 12, 0.2);
+  o.policy.offload.cpu_share = 1;
+  EXPECT_NEAR(seconds(model(), o, m, 1, zero::Op::send) / count, 4, 0.1);
+  EXPECT_NEAR(seconds(model(), o, m, 1, zero::Op::fetch) / count, 2, 0.1);  // published parameters
+}
+
+TEST(InstructionCost, TheDiskIsSharedByTheRanksOfANode) {
+  Machine m = free_machine();
+  m.disk_read = m.disk_write = 1;
+  zero::EngineOptions o = options(2);
+  o.policy.offload.optimizer = Tier::disk;
+  o.policy.offload.chunk = 1 << 20;
+  const double alone = seconds(model(), o, m, 1, zero::Op::read),
+               eight = seconds(model(), o, m, 8, zero::Op::read);
+  EXPECT_GT(alone, 12 * owned(model(), o, 1) * 0.9);
+  EXPECT_GT(eight, alone * 0.9);  // an eighth each, eight at once, and whole pages
+}
+
+// A gather enters a node once over all its links; slices of a sum go from every rank to their owner.
+TEST(InstructionCost, Collectives) {
+  const zero::EngineOptions o = options(3);
+  const auto time = [&](int world, zero::Op op, double inside, double between) {
+    Machine m = free_machine();
+    if (inside > 0) m.inside.rate = inside;
+    if (between > 0) m.between.rate = between;
+    return seconds(model(), o, m, world, op);
+  };
+  const auto volume = [&](int world) {
+    const zero::CompiledStep step = zero::compile_step(model(), o, world);
+    const zero::ProgramTraffic traffic = zero::traffic_of(step.program, step.units, world);
+    return std::pair{2.0 * double(traffic.gathered), 4.0 * double(traffic.reduced)};
+  };
+  for (int world : {2, 8, 16, 32}) {
+    const auto [gathered, reduced] = volume(world);
+    const double n = world, nodes = std::max(1.0, n / 8), near = std::min(8.0, n);
+    EXPECT_NEAR(time(world, zero::Op::gather, 1, 0) / gathered, 1, 1e-9);
+    EXPECT_NEAR(time(world, zero::Op::reduce, 1, 0) / reduced, (near - 1) / (n - 1), 1e-9);
+    EXPECT_NEAR(time(world, zero::Op::gather, 0, 1) / gathered, (nodes - 1) / nodes * n / (n - 1) / near,
+                1e-9);
+    EXPECT_NEAR(time(world, zero::Op::reduce, 0, 1) / reduced, (n - near) / (n - 1), 1e-9);
+  }
+  EXPECT_EQ(time(1, zero::Op::gather, 1, 1), 0);
+  EXPECT_EQ(time(1, zero::Op::reduce, 1, 1), 0);
+}
+
+TEST(InstructionCost, AnUnknownRateIsNamed) {
+  Machine m = free_machine();
+  m.between.rate = 0;  // as zeno doctor leaves it
+  const zero::EngineOptions o = options(3);
+  const auto plan = [&](int world) {
+    const nn::LayerList layers = model();
+    const zero::CompiledStep step = zero::compile_step(layers, o, world);
+    CostModel(layers, step, m, world).of_all();
+  };
+  EXPECT_NO_THROW(plan(8));
+  EXPECT_THROW(plan(16), Error);
+}
+
+TEST(InstructionCost, WhatRecomputeCosts) {
+  Machine m = free_machine();
+  m.matmul_16bit = 1;
+  zero::EngineOptions o = options(0);
+  const double forward = seconds(model(), o, m, 1, zero::Op::forward),
+               backward = seconds(model(), o, m, 1, zero::Op::backward);
+  EXPECT_DOUBLE_EQ(backward, 2 * forward);
+  o.policy.recompute = nn::Recompute::full;
+  // All but the last product of each block, whose result is known not to be needed.
+  const double again = seconds(model(), o, m, 1, zero::Op::recompute);
+  EXPECT_LT(again, 0.9 * forward);
+  EXPECT_GT(again, 0.6 * forward);
+  m.matmul_16bit = kFree;
+  m.memory_rate = 1;
+  o.policy.recompute = nn::Recompute::none;
+  const double plain = seconds(model(), o, m, 1, zero::Op::backward);
+  o.policy.recompute = nn::Recompute::selective;
+  EXPECT_GT(seconds(model(), o, m, 1, zero::Op::backward), plain);
+}
+
+TEST(InstructionCost, AFrozenBaseNeedsNoGradientsOfIt) {
+  const auto lora = std::make_shared<nn::LoraOptions>();
+  lora->rank = 1;
+  lora->adapts = [](std::string_view) { return true; };
+  Machine m = free_machine();
+  m.matmul_16bit = 1;
+  const zero::EngineOptions o = options(0);
+  const nn::LayerList adapted = model({.lora = lora});
+  const double base = seconds(model(), o, m, 1, zero::Op::forward);
+  const double forward = seconds(adapted, o, m, 1, zero::Op::forward),
+               backward = seconds(adapted, o, m, 1, zero::Op::backward);
+  EXPECT_NEAR(backward, base + 2 * (forward - base), 1e-6 * base);
+}
+
+TEST(InstructionCost, TheHeadStaysOutOfFp8) {
+  Machine m = free_machine();
+  m.matmul_fp8 = 1;
+  zero::EngineOptions o = options(0);
+  const nn::LayerList layers = test::shape_of(test::llama(64, 2, 2, 2, 32, 128, 512, false), 16);
+  EXPECT_LT(seconds(layers, o, m, 1, zero::Op::forward), 1e-9);
+  o.policy.fp8 = true;
+  const double rows = 32, weights = 2 * (64 * 192 + 64 * 64 + 3 * 64 * 128);
+  EXPECT_NEAR(seconds(layers, o, m, 1, zero::Op::forward), 2 * rows * weights, 1);
+  EXPECT_LT(seconds(layers, o, m, 1, zero::Op::loss), 1e-9);
+}
+
+}  // namespace
+}  // namespace zeno::plan

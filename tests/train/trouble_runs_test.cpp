@@ -1,0 +1,225 @@
+// Runs that are held up on purpose say by what: the loop of a training run over real engines, ranks as
+// threads, with a layer, a disk or a data source that sleeps.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "tests/support/small_run.h"
+#include "tests/support/train_run.h"
+#include "zeno/train/step_loop.h"
+
+namespace zeno::test {
+namespace {
+
+void rest(double ms) { std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(ms)); }
+
+// Takes longer than it has to.
+class SlowLayer final : public nn::Layer {
+ public:
+  SlowLayer(std::unique_ptr<nn::Layer> inner, double ms) : inner_(std::move(inner)), ms_(ms) {}
+  std::string name() const override { return inner_->name(); }
+  std::vector<nn::Parameter> parameters() const override { return inner_->parameters(); }
+  nn::LayerSizes sizes(nn::BatchShape shape, DType compute, nn::Recompute recompute) const override {
+    return inner_->sizes(shape, compute, recompute);
+  }
+  void forward(const nn::ForwardArgs& args, nn::Recompute recompute) const override {
+    args.stream.launch([ms = ms_](Workers&) { rest(ms); });
+    inner_->forward(args, recompute);
+  }
+  void backward(const nn::BackwardArgs& args, nn::Recompute recompute) const override {
+    inner_->backward(args, recompute);
+  }
+  nn::LayerWork work(nn::BatchShape shape, DType compute, nn::Recompute recompute) const override {
+    return inner_->work(shape, compute, recompute);
+  }
+  bool backward_needs_params() const override { return inner_->backward_needs_params(); }
+
+ private:
+  std::unique_ptr<nn::Layer> inner_;
+  double ms_;
+};
+
+class SlowQueue final : public DiskQueue {
+ public:
+  SlowQueue(std::unique_ptr<DiskQueue> inner, double ms) : inner_(std::move(inner)), ms_(ms) {}
+  std::string_view name() const override { return inner_->name(); }
+  bool register_buffer(std::span<std::byte> memory) override { return inner_->register_buffer(memory); }
+  void submit(const DiskRequest& request) override { inner_->submit(request); }
+  size_t wait(std::span<DiskCompletion> done) override {
+    rest(ms_);
+    return inner_->wait(done);
+  }
+
+ private:
+  std::unique_ptr<DiskQueue> inner_;
+  double ms_;
+};
+
+struct Held {
+  RunSpec spec;
+  int steps = 50;
+  double seconds = 0;   // and so long, on whatever machine
+  double layer_ms = 0;  // of rank 1, or of all
+  bool all = false;
+  double data_ms = 0;
+};
+
+struct Outcome {
+  std::vector<std::string> told;  // while it ran
+  std::string advice;
+  int count(std::string_view part) const {
+    return int(
+        std::ranges::count_if(told, [&](const std::string& line) { return line.find(part) != line.npos; }));
+  }
+  bool advises(std::string_view part) const { return advice.find(part) != std::string::npos; }
+};
+
+// The lines of the report's table of events.
+std::vector<std::string> events_of(const std::string& report) {
+  constexpr std::string_view kCell = "<td data-label=\"what\">";
+  std::vector<std::string> lines;
+  for (size_t at = 0; (at = report.find(kCell, at)) != std::string::npos;) {
+    at += kCell.size();
+    lines.push_back(report.substr(at, report.find("</td>", at) - at));
+  }
+  return lines;
+}
+
+class TroubleRuns : public testing::Test {
+ protected:
+  void SetUp() override { set_log_level(LogLevel::error); }
+  void TearDown() override { set_log_level(LogLevel::info); }
+
+  train::TrainConfig config_of(const Held& held) const {
+    train::TrainConfig config;
+    config.run.model = "model";
+    config.run.out = dir_.path();
+    config.run.cache = "/cache";
+    config.run.steps_per_print = 1'000'000;
+    config.batch = {
+        .train_batch = 0, .micro_batch = held.spec.batch.batch, .grad_accum = held.spec.policy.micro_batches};
+    return config;
+  }
+
+  void train_rank(const Held& held, comm::World& world, Outcome& outcome) {
+    const RunSpec& spec = held.spec;
+    set_log_rank(world.rank());
+    nn::LayerList model = model_of(spec);
+    if (held.layer_ms > 0 && (held.all || world.rank() == 1))
+      model.layers[1] = std::make_unique<SlowLayer>(std::move(model.layers[1]), held.layer_ms);
+    zero::Engine engine(std::move(model),
+                        {.policy = spec.policy, .shape = spec.batch, .threads = 1, .disk = spec.disk}, world);
+    engine.load(spec.values);
+    const train::TrainConfig config = config_of(held);
+    const auto source =
+        data::TokenSource::generated({.vocab_size = spec.shape.vocab, .tokens = 5000, .eos = 0});
+    const data::SequenceTable table(source, {.seq_len = spec.batch.seq});
+    const data::Loader loader(source, table,
+                              {.micro_batch = spec.batch.batch, .rank = world.rank(), .world = world.size()});
+    std::optional<train::Reporter> reporter;
+    train::ParsedConfig parsed;
+    parsed.config = config;
+    if (world.rank() == 0) reporter.emplace(parsed, held.steps, 0, train::ReportData{});
+    train::StepLoop loop(engine, world, config, loader, reporter ? &*reporter : nullptr);
+    data::Prefetcher batches(
+        [&](int64_t step) {
+          rest(held.data_ms);
+          return loader.step(step);
+        },
+        0);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(held.seconds);
+    const auto over = [&] { return loop.steps() >= held.steps && std::chrono::steady_clock::now() >= end; };
+    while (!loop.run(batches, {.stop = over()}).stop) {
+    }
+    loop.finish();
+    train::RunSummary summary;
+    loop.add_to(summary);
+    if (!reporter) return;
+    outcome.advice = summary.advice = loop.advice(0);
+    reporter->finish(summary, {}, {});
+    outcome.told = events_of(read_file(dir_.path() / "report.html"));
+  }
+
+  Outcome run(const Held& held) {
+    Outcome outcome;
+    comm::run_thread_ranks(held.spec.world, {.deadline = std::chrono::seconds(60)},
+                           [&](comm::World& world) { train_rank(held, world, outcome); });
+    return outcome;
+  }
+
+  TempDir dir_{memory_folder()};
+};
+
+TEST_F(TroubleRuns, ASlowRankIsNamedOnceAndCommunicationIsNotBlamed) {
+  Held held{.layer_ms = 25};
+  held.spec.world = 2;
+  zero::apply_stage(held.spec.policy, 2);
+  const Outcome out = run(held);
+  EXPECT_EQ(out.count("rank 1 takes"), 1) << out.advice;
+  EXPECT_TRUE(out.advises("rank 1 takes")) << out.advice;
+  EXPECT_FALSE(out.advises("communication is exposed")) << out.advice;
+}
+
+TEST_F(TroubleRuns, EvenRanksAreNotSlow) {
+  Held held{.layer_ms = 25, .all = true};
+  held.spec.world = 2;
+  zero::apply_stage(held.spec.policy, 2);
+  const Outcome out = run(held);
+  EXPECT_FALSE(out.advises("takes")) << out.advice;
+  EXPECT_TRUE(out.advises("Computation bounds the step")) << out.advice;
+}
+
+TEST_F(TroubleRuns, TinyComputationExposesCommunication) {
+  Held held{.seconds = 1.5};
+  held.spec.world = 2;
+  held.spec.batch = {1, 2};
+  held.spec.shape = {.hidden = 128, .blocks = 4};
+  zero::apply_stage(held.spec.policy, 3);
+  held.spec.policy.prefetch = 0;
+  const Outcome out = run(held);
+  EXPECT_GE(out.count("communication is exposed for"), 1) << out.advice;
+  EXPECT_TRUE(out.advises("stage3_prefetch_bucket_size")) << out.advice;
+}
+
+TEST_F(TroubleRuns, ASlowDisk) {
+  Held held;
+  held.spec.policy.offload.optimizer = Tier::disk;
+  held.spec.policy.offload.chunk = 8192;
+  held.spec.disk.folders = {dir_.path() / "disk"};
+  make_folders(held.spec.disk.folders[0]);
+  held.spec.disk.make_queue = [](int depth) -> std::unique_ptr<DiskQueue> {
+    return std::make_unique<SlowQueue>(make_disk_queue(depth), 4);
+  };
+  const Outcome out = run(held);
+  EXPECT_GE(out.count("the disk holds up"), 1) << out.advice;
+  EXPECT_TRUE(out.advises("--offload-optimizer cpu")) << out.advice;
+}
+
+TEST_F(TroubleRuns, ASlowSourceOfSamples) {
+  const Outcome out = run({.data_ms = 25});
+  EXPECT_EQ(out.count("of the step waits for samples"), 1) << out.advice;
+  EXPECT_TRUE(out.advises("of the step waits for samples")) << out.advice;
+}
+
+TEST_F(TroubleRuns, AnAbsurdLossScaleIsToldEverywhere) {
+  const SmallRuns runs;
+  replace_file(
+      runs.path("ds.json"),
+      R"({"train_micro_batch_size_per_gpu": 1, "fp16": {"enabled": true, "initial_scale_power": 80}})");
+  const train::RunSummary summary = runs.train("out", "--steps 30 --config " + runs.path("ds.json"));
+  EXPECT_NE(summary.advice.find("30 of 30 steps were skipped by overflow"), std::string::npos)
+      << summary.advice;
+  EXPECT_NE(summary.advice.find("--dtype bf16"), std::string::npos);
+  EXPECT_NE(train::describe(summary, "model").find(summary.advice), std::string::npos);
+  const std::string report = read_file(runs.path("out") + "/report.html");
+  EXPECT_NE(report.find("5 of 5 steps were skipped by overflow"), std::string::npos);
+  EXPECT_NE(report.find("id=\"h-advice\""), std::string::npos);
+  const std::string metrics = read_file(runs.path("out") + "/metrics.jsonl");
+  const size_t last = metrics.rfind('\n', metrics.size() - 2) + 1;
+  EXPECT_EQ(nlohmann::json::parse(metrics.substr(last)).at("advice"), summary.advice);
+}
+
+}  // namespace
+}  // namespace zeno::test

@@ -1,0 +1,11 @@
+// Where this account keeps what is measured once, for later runs.
+#pragma once
+
+#include "zeno/base/file.h"
+
+namespace zeno {
+
+// ~/.cache/zeno, with the home as the system knows it: the environment is for launchers. It need not exist.
+Path cache_folder();
+
+}  // namespace zeno

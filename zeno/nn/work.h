@@ -1,0 +1,50 @@
+// What a layer does in a pass over a micro-batch, in the terms that a machine has rates for. The planner
+// turns it into seconds; nothing here knows a machine.
+#pragma once
+
+#include "zeno/base/dtype.h"
+
+namespace zeno::nn {
+
+// Bytes are those of every kernel's operands and results, each once, fused as the kernels are.
+struct Work {
+  double matmul_flops = 0;     // products in the compute dtype
+  double fp8_flops = 0;        // products in fp8
+  double attention_flops = 0;  // scores and values, causal
+  double bytes = 0;            // read plus written
+
+  double flops() const { return matmul_flops + fp8_flops + attention_flops; }
+  Work& operator+=(const Work& other) {
+    matmul_flops += other.matmul_flops;
+    fp8_flops += other.fp8_flops;
+    attention_flops += other.attention_flops;
+    bytes += other.bytes;
+    return *this;
+  }
+  friend Work operator+(Work a, const Work& b) { return a += b; }
+  friend Work operator-(const Work& a, const Work& b) {
+    return {a.matmul_flops - b.matmul_flops, a.fp8_flops - b.fp8_flops, a.attention_flops - b.attention_flops,
+            a.bytes - b.bytes};
+  }
+};
+
+struct LayerWork {
+  Work forward, backward;
+  Work last;  // the end of forward, left out where only what it saves is wanted
+
+  LayerWork& operator+=(const LayerWork& other) {
+    forward += other.forward;
+    backward += other.backward;
+    last += other.last;
+    return *this;
+  }
+  friend LayerWork operator+(LayerWork a, const LayerWork& b) { return a += b; }
+};
+
+// [rows, inner] · [inner, cols]; all three matrices have the type.
+inline Work product_work(double rows, double inner, double cols, DType dtype) {
+  const double moved = rows * inner + inner * cols + rows * cols;
+  return {.matmul_flops = 2 * rows * inner * cols, .bytes = moved * double(size_of(dtype))};
+}
+
+}  // namespace zeno::nn

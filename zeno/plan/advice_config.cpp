@@ -1,0 +1,41 @@
+// A chosen setting in the words of a DeepSpeed config.
+#include <nlohmann/json.hpp>
+
+#include "zeno/plan/advice.h"
+
+namespace zeno::plan {
+namespace {
+
+nlohmann::ordered_json home_of(Tier tier, const std::string& nvme_path) {
+  nlohmann::ordered_json json;
+  json["device"] = tier == Tier::disk ? "nvme" : "cpu";
+  if (tier == Tier::disk) json["nvme_path"] = nvme_path;
+  return json;
+}
+
+}  // namespace
+
+std::string deepspeed_config(const Option& option, const zero::Policy& policy, const std::string& nvme_path) {
+  const Setting& setting = option.row.setting;
+  zero::EngineOptions options;
+  options.policy = policy;
+  const zero::Offload offload = with(options, setting).policy.offload;
+  nlohmann::ordered_json json;
+  json["train_micro_batch_size_per_gpu"] = setting.micro_batch;
+  json["gradient_accumulation_steps"] = option.micro_batches;
+  if (policy.compute == DType::bf16) json["bf16"]["enabled"] = true;
+  if (policy.compute == DType::f16) json["fp16"]["enabled"] = true;
+  json["data_types"]["grad_accum_dtype"] = std::string(name_of(policy.grad));
+  json["zero_optimization"]["stage"] = setting.stage;
+  json["zero_optimization"]["overlap_comm"] = setting.overlap;
+  if (offload.optimizer != Tier::device)
+    json["zero_optimization"]["offload_optimizer"] = home_of(offload.optimizer, nvme_path);
+  if (offload.params != Tier::device)
+    json["zero_optimization"]["offload_param"] = home_of(offload.params, nvme_path);
+  constexpr std::array<const char*, 3> kRecompute{"none", "selective", "full"};
+  json["zeno"]["recompute"] = kRecompute[size_t(setting.recompute)];
+  json["zeno"]["order"] = option.order == zero::Order::vertical ? "vertical" : "horizontal";
+  return json.dump(2) + "\n";
+}
+
+}  // namespace zeno::plan

@@ -1,0 +1,27 @@
+// What a bare number of parameters says: the bytes of its states by formula, and the shape of a model of
+// about that size for what a number alone cannot say. Pure functions.
+#pragma once
+
+#include <cstddef>
+
+#include "zeno/model/init.h"
+#include "zeno/zero/policy.h"
+
+namespace zeno::plan {
+
+// Bytes of one rank, wherever they are kept. ZeRO with N ranks divides each by N where it is sharded; nothing
+// is added for padding.
+struct StateBytes {
+  double parameters = 0, gradients = 0, masters = 0, moments = 0;
+  double total() const { return parameters + gradients + masters + moments; }
+};
+StateBytes model_states(double params, const zero::Policy& policy, int world);
+
+// The most parameters whose states fit so many bytes.
+double most_params(double bytes, const zero::Policy& policy, int world);
+
+// A llama of about so many parameters: heads of 128, 128 hidden values for every block, a vocabulary of
+// 32,000, as the published ones from 7 to 70 billion roughly are.
+model::InitOptions shape_of_size(double params);
+
+}  // namespace zeno::plan

@@ -1,0 +1,57 @@
+// Seconds of a step's instructions on a machine, each as if it ran alone, and the part of the machine it
+// keeps busy: two instructions that need the same part share it. Pure arithmetic over what the layers do
+// (nn/work.h), what the instructions move, and the machine's rates.
+//
+// Work and bytes of an instruction add up, nothing hides: on a GPU at its power cap both draw on the same
+// watts, and the sum agrees with what was measured where the larger of the two does not (docs/plan.md).
+#pragma once
+
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include "zeno/plan/machine.h"
+#include "zeno/zero/engine.h"
+
+namespace zeno::plan {
+
+enum class Resource { compute, network, to_device, to_host, disk, host_cpu };
+inline constexpr int kResources = int(Resource::host_cpu) + 1;
+// "compute", "network", "host link (to the device)", …
+std::string_view name_of(Resource resource);
+
+struct Cost {
+  Resource resource = Resource::compute;
+  double seconds = 0;
+  double model_flops = 0;  // that training needs: nothing that is computed again
+};
+
+class CostModel {
+ public:
+  CostModel(const nn::LayerList& model, const zero::CompiledStep& step, const Machine& machine, int world);
+
+  Cost of(const zero::Instruction& in) const;
+  std::vector<Cost> of_all() const;
+
+ private:
+  Cost compute(const nn::Work& work, double model_flops) const;
+  Cost layer_cost(const zero::Instruction& in) const;
+  double gather_seconds(const zero::Instruction& in) const;
+  double reduce_seconds(const zero::Instruction& in) const;
+  double update_bytes(const zero::Instruction& in) const;
+  double moved_bytes(const zero::Instruction& in) const;
+  Cost collective(double seconds) const;
+  Cost pass(double bytes) const;  // through the device's memory
+  double gather_time(double bytes) const;
+  double trade_time(double bytes) const;
+  double hops() const;
+
+  const zero::CompiledStep& step_;
+  const Machine machine_;
+  const int world_;
+  const zero::StateStore store_;
+  std::vector<std::array<nn::LayerWork, 2>> layers_;  // by layer and what it keeps: all, or what is costly
+  nn::LayerWork loss_;
+};
+
+}  // namespace zeno::plan

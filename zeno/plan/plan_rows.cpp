@@ -1,0 +1,189 @@
+#include "zeno/plan/plan_rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "zeno/base/workers.h"
+#include "zeno/device/device.h"
+#include "zeno/plan/estimate.h"
+
+namespace zeno::plan {
+namespace {
+
+// The states of the formula, kept where the plan of the like model keeps its own.
+void set_states(PlanBytes& plan, const StateBytes& states) {
+  plan.model_states = 0;
+  for (const auto& [purpose, bytes] :
+       {std::pair{Purpose::parameters, states.parameters}, std::pair{Purpose::gradients, states.gradients},
+        std::pair{Purpose::masters, states.masters}, std::pair{Purpose::moments, states.moments}}) {
+    double like = 0;
+    for (Tier tier : kTiers) like += double(plan.at(tier, purpose));
+    for (Tier tier : kTiers) {
+      size_t& cell = plan.by_purpose[size_t(tier)][size_t(purpose)];
+      cell = like > 0 ? size_t(std::llround(bytes * (double(cell) / like))) : 0;
+      plan.model_states += cell;
+    }
+  }
+}
+
+// Where memory has no limits there is no largest micro-batch: the smallest comes first.
+bool better(const PlanRow& a, const PlanRow& b, bool limited) {
+  if (a.fits() != b.fits()) return a.fits();
+  if (!a.fits()) return a.missing_device + a.missing_host < b.missing_device + b.missing_host;
+  const auto cost = [&](const Setting& s) {
+    return std::tuple(s.homes, s.recompute, s.stage, limited ? -s.micro_batch : s.micro_batch);
+  };
+  return cost(a.setting) < cost(b.setting);
+}
+
+// With several ranks: parameters leave at stage 3 only, and whole optimizer states on every rank's host would
+// cost more than stage 1, which sends no more, keeps there.
+bool sensible(int stage, Homes homes) {
+  if (homes == Homes::all_host) return stage == 3;
+  return stage > 0 || homes == Homes::as_given || homes == Homes::device;
+}
+
+struct Series {  // rows that differ in their micro-batch only
+  Setting setting;
+  std::vector<PlanRow> rows;
+};
+
+void fill(Series& series, const PlanModel& model, const zero::EngineOptions& options, int world,
+          const PlanChoices& choices) {
+  for (const int64_t micro_batch : choices.micro_batches) {
+    PlanRow row;
+    row.setting = series.setting;
+    row.setting.micro_batch = micro_batch;
+    row.bytes = plan_bytes(model, with(options, row.setting), world);
+    set_missing(row, options.device, choices.limits);
+    series.rows.push_back(row);
+    if (!row.fits()) return;
+  }
+}
+
+}  // namespace
+
+size_t PlanBytes::total(Tier tier) const {
+  size_t sum = 0;
+  for (const size_t bytes : by_purpose[size_t(tier)]) sum += bytes;
+  return sum;
+}
+
+void set_missing(PlanRow& row, Device device, MemoryLimits limits) {
+  const auto beyond = [](size_t bytes, size_t limit) {
+    return limit > 0 && bytes > limit ? bytes - limit : 0;
+  };
+  const bool one_memory = device.kind == Device::Kind::cpu;
+  const size_t near = row.bytes.total(Tier::device), host = row.bytes.total(Tier::host);
+  row.missing_device = beyond(near + (one_memory ? host : 0), limits.device);
+  row.missing_host = one_memory ? 0 : beyond(host, limits.host);
+}
+
+PlanBytes plan_bytes(const PlanModel& model, const zero::EngineOptions& options, int world) {
+  const zero::MemoryPlan plan = zero::plan_memory(model.layers, options, world);
+  PlanBytes bytes;
+  bytes.model_states = plan.model_state_bytes;
+  for (Tier tier : kTiers) {
+    for (int p = 0; p < kPurposes; ++p)
+      bytes.by_purpose[size_t(tier)][size_t(p)] = plan.ledger->booked(tier, Purpose(p));
+  }
+  if (model.params) {
+    zero::Policy policy = options.policy;
+    policy.offload.far_host |= options.device.kind == Device::Kind::cuda;
+    set_states(bytes, model_states(*model.params, policy, world));
+  }
+  return bytes;
+}
+
+std::string_view name_of(Homes homes) {
+  constexpr std::array<std::string_view, 5> kNames{"as given", "none", "optimizer cpu", "optimizer+param cpu",
+                                                   "nvme"};
+  return kNames[size_t(homes)];
+}
+
+Homes homes_of(const zero::Offload& offload, int stage) {
+  for (const Homes homes : {Homes::device, Homes::optimizer_host, Homes::all_host, Homes::disk}) {
+    const zero::Offload like = with({}, {.stage = stage, .homes = homes}).policy.offload;
+    if (like.optimizer == offload.optimizer && like.params == offload.params) return homes;
+  }
+  return Homes::as_given;
+}
+
+zero::EngineOptions with(zero::EngineOptions options, const Setting& setting) {
+  zero::Policy& policy = options.policy;
+  zero::apply_stage(policy, setting.stage);
+  policy.recompute = setting.recompute;
+  policy.overlap = setting.overlap;
+  options.shape.batch = setting.micro_batch;
+  if (setting.homes == Homes::as_given) return options;
+  zero::Offload& offload = policy.offload;
+  offload.optimizer = offload.params = Tier::device;
+  if (setting.homes == Homes::disk) {
+    offload.optimizer = Tier::disk;
+    if (setting.stage == 3) offload.params = Tier::disk;
+  } else if (setting.homes != Homes::device) {
+    offload.optimizer = Tier::host;
+    if (setting.homes == Homes::all_host) offload.params = Tier::host;
+  }
+  return options;
+}
+
+std::string flags_of(const Setting& setting) {
+  std::string flags = fmt::format("--stage {}", setting.stage);
+  const std::string_view to = setting.homes == Homes::disk ? "nvme" : "cpu";
+  if (setting.homes > Homes::device) flags += fmt::format(" --offload-optimizer {}", to);
+  if (setting.homes == Homes::all_host || (setting.homes == Homes::disk && setting.stage == 3))
+    flags += fmt::format(" --offload-param {}", to);
+  if (setting.recompute != nn::Recompute::none)
+    flags += setting.recompute == nn::Recompute::full ? " --recompute full" : " --recompute selective";
+  if (setting.overlap && setting.stage < 3) flags += " --overlap-comm";  // the default at stage 3
+  return flags + fmt::format(" --micro-batch {}", setting.micro_batch);
+}
+
+PlanChoices all_choices(Device::Kind device, int world, MemoryLimits limits) {
+  PlanChoices choices;
+  choices.limits = limits;
+  choices.stages = world > 1 ? std::vector{0, 1, 2, 3} : std::vector{0};
+  choices.homes = {Homes::device, Homes::optimizer_host, Homes::all_host, Homes::disk};
+  if (device == Device::Kind::cpu) choices.homes = {Homes::device, Homes::disk};
+  choices.recompute = {nn::Recompute::none, nn::Recompute::selective, nn::Recompute::full};
+  const int64_t most = limits.device > 0 ? 64 : 8;
+  for (int64_t batch = 1; batch <= most; batch *= 2) choices.micro_batches.push_back(batch);
+  return choices;
+}
+
+std::vector<PlanRow> plan_rows(const PlanModel& model, const zero::EngineOptions& options, int world,
+                               const PlanChoices& choices) {
+  std::vector<Series> all;
+  for (const int stage : choices.stages) {
+    for (const Homes homes : choices.homes) {
+      if (world > 1 && !sensible(stage, homes)) continue;
+      for (const nn::Recompute recompute : choices.recompute)
+        all.push_back({{stage, homes, recompute, 1, choices.overlap.value_or(stage == 3)}, {}});
+    }
+  }
+  Workers workers(available_cores());
+  workers.for_each(int64_t(all.size()),
+                   [&](int64_t i, int) { fill(all[size_t(i)], model, options, world, choices); });
+  std::vector<PlanRow> rows;
+  for (const Series& series : all) rows.insert(rows.end(), series.rows.begin(), series.rows.end());
+  std::ranges::stable_sort(
+      rows, [&](const PlanRow& a, const PlanRow& b) { return better(a, b, choices.limits.known()); });
+  return rows;
+}
+
+std::vector<PlanRow> best_rows(const std::vector<PlanRow>& rows) {
+  std::vector<PlanRow> best;
+  for (const PlanRow& row : rows) {
+    const bool seen = std::ranges::any_of(best, [&](const PlanRow& other) {
+      return other.setting.stage == row.setting.stage && other.setting.homes == row.setting.homes;
+    });
+    if (!seen) best.push_back(row);
+  }
+  return best;
+}
+
+}  // namespace zeno::plan

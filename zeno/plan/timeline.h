@@ -1,0 +1,56 @@
+// The time of a training step, before anything runs: the step's program is walked with the cost of each
+// instruction (instruction_cost.h). Lanes are in-order queues, instructions wait as the program says, those
+// that keep the same part of the machine busy share it; steps follow each other until they take equally long.
+// All ranks are taken to be alike.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "zeno/plan/instruction_cost.h"
+
+namespace zeno::plan {
+
+// What the compute lane waited for.
+enum class Wait { communication, host_link, disk, cpu_updates, updates };
+inline constexpr int kWaits = int(Wait::updates) + 1;
+std::string_view name_of(Wait wait);
+
+struct StepTime {
+  double step_s = 0;
+  double tokens_per_s = 0;  // of all ranks
+  double model_flops = 0;   // of a rank and step; nothing that is computed again
+  // Seconds of a step: compute_s and all of `exposed` add up to step_s.
+  double compute_s = 0;  // the compute lane, with the machine to itself
+  std::array<double, kWaits> exposed{};
+  std::array<double, zero::kLanes> busy{};  // a lane has something under way
+  std::array<double, kResources> used{};    // by all lanes together, at full rate
+  Resource bottleneck = Resource::compute;  // the one that is used longest
+
+  // What was waited for, largest first.
+  struct Exposed {
+    std::string unit;
+    zero::Op op = zero::Op::gather;
+    double seconds = 0;
+  };
+  std::vector<Exposed> exposed_by_unit;
+  // Of each instruction; 0 is when the compute lane began the step, other lanes may be ahead.
+  struct Span {
+    double start = 0, end = 0;
+  };
+  std::vector<Span> spans;
+
+  double exposed_s() const;
+  double flops_per_s() const { return model_flops / step_s; }  // of a rank
+};
+
+// On a machine of which the run uses `world` ranks. The options' device is taken to be the machine's.
+StepTime predict_step(const nn::LayerList& model, zero::EngineOptions options, const Machine& machine,
+                      int world);
+
+// The walk by itself, with one cost for each instruction.
+StepTime walk_step(const zero::CompiledStep& step, std::span<const Cost> costs);
+
+}  // namespace zeno::plan

@@ -1,0 +1,124 @@
+#include "zeno/train/auto_setting.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "zeno/base/error.h"
+#include "zeno/base/log.h"
+#include "zeno/model/layers.h"
+#include "zeno/plan/advice.h"
+#include "zeno/plan/measure.h"
+#include "zeno/train/config_resolve.h"
+#include "zeno/train/policy.h"
+#include "zeno/train/setting_choices.h"
+#include "zeno/train/tuning.h"
+
+namespace zeno::train {
+namespace {
+
+constexpr const char* kMicro = "train_micro_batch_size_per_gpu";
+
+// What is chosen, as it travels from rank 0 to the others.
+struct Chosen {
+  int stage = 0;
+  plan::Homes homes = plan::Homes::device;
+  nn::Recompute recompute = nn::Recompute::none;
+  int64_t micro_batch = 1, micro_batches = 1;
+  zero::Order order = zero::Order::horizontal;
+  bool overlap = false;
+};
+
+plan::AdviceQuestion question_of(const ParsedConfig& parsed, const nn::LayerList& layers, int64_t seq,
+                                 comm::World& world) {
+  const TrainConfig& config = parsed.config;
+  const Device device = device_of(config.run, world.local_rank());
+  // Whatever resolves: what is open is set by every option.
+  TrainConfig filled = config;
+  const bool batch_open = config.batch.micro_batch == 0;
+  if (batch_open) filled.batch.micro_batch = filled.batch.grad_accum = 1;
+  if (filled.batch.grad_accum == 0) filled.batch.grad_accum = 1;
+  const zero::EngineOptions options = engine_options(filled, seq, device);
+  const plan::Setting given{int(config.zero.stage), plan::Homes::as_given, options.policy.recompute,
+                            std::max<int64_t>(1, config.batch.micro_batch)};
+  const plan::MemoryLimits limits = memory_limits(config.run, device, world.local_size());
+  return {.model = {layers, {}},
+          .options = options,
+          .machine = machine_of_run(config.run, device.kind),
+          .world = world.size(),
+          .choices = open_choices(parsed, given, batch_open, device, world.size(), limits, false),
+          .sequences = config.batch.train_batch,
+          .goal = plan::Goal::fastest,
+          .next_larger = {}};
+}
+
+Chosen decide(const ParsedConfig& parsed, const model::ModelConfig& model, comm::World& world) {
+  const int64_t seq = sequence_length(parsed.config.run, model.max_positions);
+  const nn::LayerList layers = model::build_layers(model, seq, tuning_of(parsed.config));
+  const plan::AdviceQuestion question = question_of(parsed, layers, seq, world);
+  const plan::Advice advice = plan::advise(question);
+  require(advice.chosen.has_value(), ErrorKind::memory, "[auto] no setting fits a rank: {}",
+          advice.reasons.front());
+  log_info("auto: {}: {:.3f} s per step, {:.0f} tokens/s by plan on {}", plan::flags_of(*advice.chosen),
+           advice.chosen->time.step_s, advice.chosen->time.tokens_per_s, question.machine.name);
+  for (const std::string& reason : advice.reasons) log_info("  {}", reason);
+  const plan::Setting& s = advice.chosen->row.setting;
+  return {s.stage,  s.homes, s.recompute, s.micro_batch, advice.chosen->micro_batches, advice.chosen->order,
+          s.overlap};
+}
+
+void apply(ParsedConfig& parsed, const Chosen& chosen) {
+  TrainConfig& config = parsed.config;
+  const auto set = [&](std::string_view key, auto& field, auto value) {
+    if (parsed.given(key) || field == value) return;
+    field = value;
+    parsed.derive(key, "--auto");
+  };
+  set("zero_optimization.stage", config.zero.stage, int64_t(chosen.stage));
+  set("zero_optimization.overlap_comm", config.zero.overlap_comm, chosen.overlap);
+  // On a GPU as much as fits stays near.
+  const OffloadDevice away =
+      chosen.homes == plan::Homes::disk ? OffloadDevice::nvme : OffloadDevice::automatic;
+  if (chosen.homes > plan::Homes::device)
+    set("zero_optimization.offload_optimizer.device", config.zero.offload_optimizer.device, away);
+  const bool params =
+      chosen.homes == plan::Homes::all_host || (chosen.homes == plan::Homes::disk && chosen.stage == 3);
+  if (params)
+    set("zero_optimization.offload_param.device", config.zero.offload_param.device,
+        chosen.homes == plan::Homes::disk ? OffloadDevice::nvme : OffloadDevice::cpu);
+  if (config.recompute.mode != RecomputeMode::automatic)
+    set("zeno.recompute", config.recompute.mode, RecomputeMode(int(chosen.recompute)));
+  set(kMicro, config.batch.micro_batch, chosen.micro_batch);
+  set("gradient_accumulation_steps", config.batch.grad_accum, chosen.micro_batches);
+  set("zeno.order", config.run.order,
+      chosen.order == zero::Order::vertical ? MicroBatchOrder::vertical : MicroBatchOrder::horizontal);
+}
+
+}  // namespace
+
+plan::Machine machine_of_run(const RunConfig& run, Device::Kind kind) {
+  if (std::optional<plan::Machine> measured = plan::measured_machine(run.cache, kind)) return *measured;
+  log_info("auto: measuring this machine once, which takes about 20 s; kept in {}",
+           plan::machine_file(run.cache, kind).string());
+  const plan::Machine machine = plan::measure_machine(
+      {.kind = kind,
+       .folder = Path(run.out).parent_path().empty() ? Path(".") : Path(run.out).parent_path(),
+       .sizes = plan::usual_sizes(kind)});
+  make_folders(run.cache);
+  plan::save_machine(machine, plan::machine_file(run.cache, kind));
+  return machine;
+}
+
+void choose_setting(ParsedConfig& parsed, const model::ModelConfig& model, comm::World& world) {
+  std::string mine;
+  if (world.rank() == 0) {
+    const Chosen chosen = decide(parsed, model, world);
+    mine.assign(reinterpret_cast<const char*>(&chosen), sizeof(chosen));
+  }
+  const std::string first = world.exchange(mine, "setting of --auto").front();
+  Chosen chosen;
+  ensure(first.size() == sizeof(chosen), "[auto] got {} bytes of a setting", first.size());
+  std::memcpy(&chosen, first.data(), sizeof(chosen));
+  apply(parsed, chosen);
+}
+
+}  // namespace zeno::train
