@@ -35,6 +35,14 @@ TEST(Machine, RanksFillNodes) {
   EXPECT_EQ(cores.with_ranks(4).memory, 16);
 }
 
+TEST(Machine, KnowsWhichLinksItLacks) {
+  Machine one{.name = "one GPU", .kind = Device::Kind::cuda};
+  EXPECT_TRUE(one.links(1));
+  EXPECT_FALSE(one.links(2));
+  EXPECT_TRUE(named_machine("h100-8").links(512));
+  EXPECT_TRUE((Machine{.name = "cores"}.links(4)));
+}
+
 TEST(Machine, DamageIsNamed) {
   const test::TempDir folder;
   const Path file = folder.path() / "machine.json";

@@ -137,6 +137,12 @@ double Machine::matmul(DType dtype, bool fp8) const {
   return dtype == DType::f32 ? matmul_fp32 : matmul_16bit;
 }
 
+bool Machine::links(int world) const {
+  if (world == 1 || kind == Device::Kind::cpu) return true;
+  const Machine machine = with_ranks(world);
+  return (machine.node_ranks == 1 || inside.rate > 0) && (machine.nodes == 1 || between.rate > 0);
+}
+
 Machine Machine::with_ranks(int world) const {
   Machine machine = *this;
   if (kind == Device::Kind::cpu) {

@@ -45,6 +45,8 @@ struct Machine {
 
   double matmul(DType dtype, bool fp8) const;
   int ranks() const { return nodes * node_ranks; }
+  // Are the links known that so many ranks need?
+  bool links(int world) const;
   // The same machine with so many ranks: nodes are filled one after the other, cores of a CPU are shared out.
   Machine with_ranks(int world) const;
 };

@@ -28,6 +28,16 @@ struct Chosen {
   bool overlap = false;
 };
 
+// Ranks that share a GPU, or nodes nobody has measured: through the host at best.
+plan::Machine with_links(plan::Machine machine, int world) {
+  if (machine.links(world)) return machine;
+  log_warning(
+      "auto: rates between ranks are not known, taken as those of the host link; see zeno doctor --measure");
+  for (plan::Link* link : {&machine.inside, &machine.between})
+    if (link->rate == 0) *link = {machine.host_link, 20e-6};
+  return machine;
+}
+
 plan::AdviceQuestion question_of(const ParsedConfig& parsed, const nn::LayerList& layers, int64_t seq,
                                  comm::World& world) {
   const TrainConfig& config = parsed.config;
@@ -43,7 +53,7 @@ plan::AdviceQuestion question_of(const ParsedConfig& parsed, const nn::LayerList
   const plan::MemoryLimits limits = memory_limits(config.run, device, world.local_size());
   return {.model = {layers, {}},
           .options = options,
-          .machine = machine_of_run(config.run, device.kind),
+          .machine = with_links(machine_of_run(config.run, device.kind), world.size()),
           .world = world.size(),
           .choices = open_choices(parsed, given, batch_open, device, world.size(), limits, false),
           .sequences = config.batch.train_batch,

@@ -107,7 +107,8 @@ RunEngine make_engine(const TrainConfig& config, const model::ModelConfig& model
   if (trains) share_with_cpu(config.zero.offload_optimizer, options, world);
   place_states(config, layers, options, world.size(), limits, trains);
   plan::require_fit(layers, options, world.size(), limits);
-  if (const auto machine = plan::measured_machine(run.cache, options.device.kind); machine && trains)
+  if (const auto machine = plan::measured_machine(run.cache, options.device.kind);
+      machine && trains && machine->links(world.size()))
     result.planned_step_s = plan::predict_step(layers, options, *machine, world.size()).step_s;
   for (const Path& folder : options.disk.folders) make_folders(folder);
   const model::StartingWeights weights(run.model, config.lora.adapter, model::parameter_table(layers),
