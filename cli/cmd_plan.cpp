@@ -161,6 +161,7 @@ plan::PlanReport answer(const PlanQuestion& q, const PlanFlags& flags) {
     const plan::StepTime time = plan::predict_step(q.layers, options, *q.machine, q.world);
     report.chosen.step_seconds = time.step_s;
     report.chosen.tokens_per_second = time.tokens_per_s;
+    report.time = time;
     for (std::string& line : plan::describe_time(time, q.machine->name))
       report.notes.push_back(std::move(line));
   }
@@ -198,6 +199,10 @@ void add_plan(CLI::App& app) {
   command->add_option(
       "--machine", flags->machine,
       "for the time: h100-8, h100-8x64, …, or a file of zeno doctor --measure; default: this one");
+  command
+      ->add_option("--between-rate", flags->between_rate,
+                   "GB/s between nodes for each rank, instead of the machine's")
+      ->check(CLI::PositiveNumber);
   command->add_option("--goal", flags->goal, "advice: fastest, largest-batch or smallest");
   command->add_option("--write-config", flags->write_config, "with --goal: a DeepSpeed JSON of the choice");
   command->add_option("--sweep", flags->sweep, "time and goodput for these numbers of ranks: 64,1024 or all");

@@ -73,6 +73,7 @@ PlanQuestion resolve(const PlanFlags& flags) {
           "[plan] --ranks: got {}, expected at least 1", config.run.ranks);
   q.subject = plan_subject(q.parsed, flags.arch, flags.params);
   q.machine = machine_of(flags, q);
+  if (q.machine && flags.between_rate > 0) q.machine->between.rate = flags.between_rate * 1e9;
   const plan::Machine* machine = flags.machine.empty() ? nullptr : &*q.machine;
   const bool all_ranks = machine != nullptr && !q.parsed.given("zeno.ranks");
   q.world = all_ranks ? machine->ranks() : std::max<int>(1, int(config.run.ranks));

@@ -18,6 +18,7 @@ struct PlanFlags {
   std::string params, compare, html, machine;
   std::string goal, write_config;  // advice
   std::string sweep;               // numbers of ranks by comma, or "all"
+  double between_rate = 0;         // GB/s between nodes for each rank, instead of the machine's
   double failure_hours = 50'000;   // of a device, between two failures
   double restart_s = 300;
   std::string command;  // as it was typed

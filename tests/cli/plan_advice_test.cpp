@@ -45,6 +45,21 @@ TEST(PlanAdvice, SweepsToSixteenThousand) {
   EXPECT_GT(double(points[2].at("good_tokens_per_s")), double(points[0].at("good_tokens_per_s")));
 }
 
+// Seconds add up, and a slower network shows where it hurts.
+TEST(PlanAdvice, TimeSaysWhatWaits) {
+  const std::string base = "--params 13e9 --machine h100-8x8 --stage 3 --micro-batch 1 --seq-len 2048 ";
+  const json fast = answer_of(base).at("time"), slow = answer_of(base + "--between-rate 5").at("time");
+  for (const json& time : {fast, slow}) {
+    double sum = time.at("compute_seconds");
+    for (const auto& [what, seconds] : time.at("exposed_seconds").items()) sum += double(seconds);
+    EXPECT_NEAR(sum, time.at("step_seconds"), 1e-9);
+  }
+  EXPECT_GT(double(slow.at("step_seconds")), 2 * double(fast.at("step_seconds")));
+  EXPECT_EQ(slow.at("bottleneck"), "network");
+  ASSERT_FALSE(slow.at("exposed_by_unit").empty());
+  EXPECT_NE(std::string(slow.at("exposed_by_unit")[0].at("unit")).find("blocks"), std::string::npos);
+}
+
 TEST(PlanAdvice, WrongInput) {
   const auto refused = [](const std::string& arguments, const std::string& part) {
     const CommandResult result = run_command(kZeno + " plan --params 7e9 " + arguments);

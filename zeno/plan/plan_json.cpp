@@ -53,6 +53,19 @@ Json comparison_json(const Comparison& comparison) {
   return json;
 }
 
+Json time_json(const StepTime& time) {
+  Json json{{"step_seconds", time.step_s},
+            {"compute_seconds", time.compute_s},
+            {"tflops_per_rank", time.flops_per_s() / 1e12},
+            {"bottleneck", name_of(time.bottleneck)}};
+  for (int w = 0; w < kWaits; ++w)
+    json["exposed_seconds"][std::string(name_of(Wait(w)))] = time.exposed[size_t(w)];
+  Json& units = json["exposed_by_unit"] = Json::array();
+  for (const StepTime::Exposed& exposed : time.exposed_by_unit)
+    units.push_back({{"unit", exposed.unit}, {"op", name_of(exposed.op)}, {"seconds", exposed.seconds}});
+  return json;
+}
+
 }  // namespace
 
 std::string plan_json(const PlanReport& report) {
@@ -65,6 +78,7 @@ std::string plan_json(const PlanReport& report) {
   if (report.limits.host > 0) json["limits"]["host"] = report.limits.host;
   const bool limited = report.limits.known();
   add_row(json, report.chosen, limited);
+  if (report.time) json["time"] = time_json(*report.time);
   for (const PlanRow& row : report.rows) add_row(json["rows"].emplace_back(), row, limited);
   for (const Comparison& comparison : report.deepspeed)
     json["deepspeed"].push_back(comparison_json(comparison));

@@ -6,6 +6,7 @@
 
 #include "zeno/plan/plan_compare.h"
 #include "zeno/plan/plan_rows.h"
+#include "zeno/plan/timeline.h"
 
 namespace zeno::plan {
 
@@ -15,9 +16,10 @@ struct PlanReport {
   std::string command;             // as it was typed
   double params = 0;
   int world = 1, node_ranks = 1;
-  MemoryLimits limits;        // of one rank; 0: not known
-  PlanRow chosen;             // the setting that flags and config give
-  std::vector<PlanRow> rows;  // of the table, best first; empty: only the chosen one was asked for
+  MemoryLimits limits;           // of one rank; 0: not known
+  PlanRow chosen;                // the setting that flags and config give
+  std::optional<StepTime> time;  // of it, where the machine is known and only it was asked for
+  std::vector<PlanRow> rows;     // of the table, best first; empty: only the chosen one was asked for
   std::vector<Comparison> deepspeed;
 };
 
