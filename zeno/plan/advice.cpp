@@ -60,7 +60,9 @@ std::vector<Option> options_of(const std::vector<PlanRow>& rows, const AdviceQue
                                             : q.options.policy.micro_batches;
     list.push_back({row, accumulated, q.options.policy.order, {}});
     // Layer by layer, what is gathered or fetched serves all micro-batches; elsewhere it changes nothing.
-    const bool moves = row.setting.stage == 3 || row.setting.homes > Homes::device;
+    const zero::Policy policy = with(q.options, row.setting).policy;
+    const bool moves = policy.params == zero::Placement::sharded ||
+                       policy.offload.optimizer != Tier::device || policy.offload.params != Tier::device;
     if (accumulated > 1 && moves && q.options.policy.order == zero::Order::horizontal)
       list.push_back({row, accumulated, zero::Order::vertical, {}});
   }

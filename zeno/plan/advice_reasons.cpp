@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "zeno/device/ledger.h"
+#include "zeno/plan/fit.h"
 
 namespace zeno::plan {
 namespace {
@@ -100,14 +101,9 @@ std::string answer(const std::vector<PlanRow>& rows, auto&& where) {
 }
 
 std::string more_ranks(const AdviceQuestion& q, const nn::LayerList& layers) {
-  constexpr int kMost = 1 << 14;
-  const Setting setting{3, Homes::device, nn::Recompute::full, 1};
-  for (int world = 2 * q.world; world <= kMost; world *= 2) {
-    PlanRow row{setting, plan_bytes({layers, {}}, with(q.options, setting), world)};
-    set_missing(row, q.options.device, q.choices.limits);
-    if (row.fits()) return fmt::format("; {} ranks would do with {}", world, flags_of(setting));
-  }
-  return "";
+  const int ranks = ranks_that_fit(layers, q.options, q.world, q.choices.limits);
+  if (ranks == 0) return "";
+  return fmt::format("; {} ranks would do with --stage 3 --recompute full --micro-batch 1", ranks);
 }
 
 void add_next(std::vector<std::string>& lines, const AdviceQuestion& q, const Advice& advice,

@@ -118,7 +118,8 @@ std::string flags_of(const Changes& changes) {
   return fmt::format("{}", fmt::join(flags, " "));
 }
 
-// So many ranks that it fits with everything sharded, one sequence at a time; 0: none.
+}  // namespace
+
 int ranks_that_fit(const nn::LayerList& model, zero::EngineOptions options, int world, MemoryLimits limits) {
   constexpr int kMost = 1 << 14;
   zero::apply_stage(options.policy, 3);
@@ -129,8 +130,6 @@ int ranks_that_fit(const nn::LayerList& model, zero::EngineOptions options, int 
     if (fits(zero::plan_memory(model, options, ranks), options.device, limits)) return ranks;
   return 0;
 }
-
-}  // namespace
 
 void require_fit(const nn::LayerList& model, const zero::EngineOptions& options, int world,
                  MemoryLimits limits) {

@@ -11,4 +11,8 @@ namespace zeno::plan {
 void require_fit(const nn::LayerList& model, const zero::EngineOptions& options, int world,
                  MemoryLimits limits);
 
+// So many ranks, more than `world`, that it fits with everything sharded and recomputed, one sequence at a
+// time; 0: none.
+int ranks_that_fit(const nn::LayerList& model, zero::EngineOptions options, int world, MemoryLimits limits);
+
 }  // namespace zeno::plan

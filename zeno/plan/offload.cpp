@@ -36,13 +36,21 @@ int64_t states_of_rank(const nn::LayerList& model, const zero::EngineOptions& op
 
 }  // namespace
 
+size_t missing_device_bytes(size_t on_device, size_t on_host, Device device, MemoryLimits limits) {
+  return beyond(on_device + (device.kind == Device::Kind::cpu ? on_host : 0), limits.device);
+}
+
+size_t missing_host_bytes(size_t on_host, Device device, MemoryLimits limits) {
+  return device.kind == Device::Kind::cpu ? 0 : beyond(on_host, limits.host);
+}
+
 size_t missing_device_bytes(const zero::MemoryPlan& plan, Device device, MemoryLimits limits) {
-  const size_t host = device.kind == Device::Kind::cpu ? plan.ledger->booked(Tier::host) : 0;
-  return beyond(plan.ledger->booked(Tier::device) + host, limits.device);
+  return missing_device_bytes(plan.ledger->booked(Tier::device), plan.ledger->booked(Tier::host), device,
+                              limits);
 }
 
 size_t missing_host_bytes(const zero::MemoryPlan& plan, Device device, MemoryLimits limits) {
-  return device.kind == Device::Kind::cpu ? 0 : beyond(plan.ledger->booked(Tier::host), limits.host);
+  return missing_host_bytes(plan.ledger->booked(Tier::host), device, limits);
 }
 
 bool fits(const zero::MemoryPlan& plan, Device device, MemoryLimits limits) {

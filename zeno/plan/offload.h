@@ -15,6 +15,8 @@ struct MemoryLimits {
 };
 
 // What of a rank's plan is beyond its limits; 0: it fits.
+size_t missing_device_bytes(size_t on_device, size_t on_host, Device device, MemoryLimits limits);
+size_t missing_host_bytes(size_t on_host, Device device, MemoryLimits limits);
 size_t missing_device_bytes(const zero::MemoryPlan& plan, Device device, MemoryLimits limits);
 size_t missing_host_bytes(const zero::MemoryPlan& plan, Device device, MemoryLimits limits);
 bool fits(const zero::MemoryPlan& plan, Device device, MemoryLimits limits);

@@ -39,11 +39,18 @@ bool better(const PlanRow& a, const PlanRow& b, bool limited) {
   return cost(a.setting) < cost(b.setting);
 }
 
-// With several ranks: parameters leave at stage 3 only, and whole optimizer states on every rank's host would
-// cost more than stage 1, which sends no more, keeps there.
+zero::Policy placements_of(int stage) {
+  zero::Policy policy;
+  zero::apply_stage(policy, stage);
+  return policy;
+}
+
+// With several ranks: parameters leave only where they are sharded, and whole optimizer states on every
+// rank's host would cost more than sharded ones, for which no more is sent.
 bool sensible(int stage, Homes homes) {
-  if (homes == Homes::all_host) return stage == 3;
-  return stage > 0 || homes == Homes::as_given || homes == Homes::device;
+  const zero::Policy policy = placements_of(stage);
+  if (homes == Homes::all_host) return policy.params == zero::Placement::sharded;
+  return policy.optimizer == zero::Placement::sharded || homes <= Homes::device;
 }
 
 struct Series {  // rows that differ in their micro-batch only
@@ -73,13 +80,12 @@ size_t PlanBytes::total(Tier tier) const {
 }
 
 void set_missing(PlanRow& row, Device device, MemoryLimits limits) {
-  const auto beyond = [](size_t bytes, size_t limit) {
-    return limit > 0 && bytes > limit ? bytes - limit : 0;
-  };
-  const bool one_memory = device.kind == Device::Kind::cpu;
+  // Limits that nobody knows are none.
+  if (limits.device == 0) limits.device = SIZE_MAX;
+  if (limits.host == 0) limits.host = SIZE_MAX;
   const size_t near = row.bytes.total(Tier::device), host = row.bytes.total(Tier::host);
-  row.missing_device = beyond(near + (one_memory ? host : 0), limits.device);
-  row.missing_host = one_memory ? 0 : beyond(host, limits.host);
+  row.missing_device = missing_device_bytes(near, host, device, limits);
+  row.missing_host = missing_host_bytes(host, device, limits);
 }
 
 PlanBytes plan_bytes(const PlanModel& model, const zero::EngineOptions& options, int world) {
@@ -123,7 +129,7 @@ zero::EngineOptions with(zero::EngineOptions options, const Setting& setting) {
   offload.optimizer = offload.params = Tier::device;
   if (setting.homes == Homes::disk) {
     offload.optimizer = Tier::disk;
-    if (setting.stage == 3) offload.params = Tier::disk;
+    if (policy.params == zero::Placement::sharded) offload.params = Tier::disk;
   } else if (setting.homes != Homes::device) {
     offload.optimizer = Tier::host;
     if (setting.homes == Homes::all_host) offload.params = Tier::host;
@@ -131,15 +137,17 @@ zero::EngineOptions with(zero::EngineOptions options, const Setting& setting) {
   return options;
 }
 
+bool overlaps_by_default(int stage) { return placements_of(stage).params == zero::Placement::sharded; }
+
 std::string flags_of(const Setting& setting) {
   std::string flags = fmt::format("--stage {}", setting.stage);
-  const std::string_view to = setting.homes == Homes::disk ? "nvme" : "cpu";
-  if (setting.homes > Homes::device) flags += fmt::format(" --offload-optimizer {}", to);
-  if (setting.homes == Homes::all_host || (setting.homes == Homes::disk && setting.stage == 3))
-    flags += fmt::format(" --offload-param {}", to);
+  const zero::Offload offload = with({}, setting).policy.offload;
+  for (const auto& [flag, tier] :
+       {std::pair{"--offload-optimizer", offload.optimizer}, std::pair{"--offload-param", offload.params}})
+    if (tier != Tier::device) flags += fmt::format(" {} {}", flag, tier == Tier::disk ? "nvme" : "cpu");
   if (setting.recompute != nn::Recompute::none)
     flags += setting.recompute == nn::Recompute::full ? " --recompute full" : " --recompute selective";
-  if (setting.overlap && setting.stage < 3) flags += " --overlap-comm";  // the default at stage 3
+  if (setting.overlap && !overlaps_by_default(setting.stage)) flags += " --overlap-comm";
   return flags + fmt::format(" --micro-batch {}", setting.micro_batch);
 }
 
@@ -162,7 +170,8 @@ std::vector<PlanRow> plan_rows(const PlanModel& model, const zero::EngineOptions
     for (const Homes homes : choices.homes) {
       if (world > 1 && !sensible(stage, homes)) continue;
       for (const nn::Recompute recompute : choices.recompute)
-        all.push_back({{stage, homes, recompute, 1, choices.overlap.value_or(stage == 3)}, {}});
+        all.push_back(
+            {{stage, homes, recompute, 1, choices.overlap.value_or(overlaps_by_default(stage))}, {}});
     }
   }
   Workers workers(available_cores());

@@ -46,6 +46,8 @@ struct Setting {
 };
 // The setting in place of what `options` say.
 zero::EngineOptions with(zero::EngineOptions options, const Setting& setting);
+// Do ranks exchange beside the computation when nobody says? As in DeepSpeed, where parameters are sharded.
+bool overlaps_by_default(int stage);
 // "--stage 3 --offload-optimizer cpu --recompute full --micro-batch 4"
 std::string flags_of(const Setting& setting);
 
@@ -68,7 +70,7 @@ struct PlanChoices {
   std::vector<nn::Recompute> recompute;
   std::vector<int64_t> micro_batches;  // rising; ends after the first that does not fit
   MemoryLimits limits;
-  std::optional<bool> overlap;  // not given: at stage 3
+  std::optional<bool> overlap;  // not given: the default of each stage
 };
 // All that make a difference: one rank shards nothing, and a CPU's device memory is the host's. Without
 // limits, micro-batches up to 8.

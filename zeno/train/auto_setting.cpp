@@ -28,6 +28,20 @@ struct Chosen {
   bool overlap = false;
 };
 
+// The machine as it was measured; measured now, once, where it was not.
+plan::Machine machine_of_run(const RunConfig& run, Device::Kind kind) {
+  if (std::optional<plan::Machine> measured = plan::measured_machine(run.cache, kind)) return *measured;
+  log_info("auto: measuring this machine once, which takes about 20 s; kept in {}",
+           plan::machine_file(run.cache, kind).string());
+  const plan::Machine machine = plan::measure_machine(
+      {.kind = kind,
+       .folder = Path(run.out).parent_path().empty() ? Path(".") : Path(run.out).parent_path(),
+       .sizes = plan::usual_sizes(kind)});
+  make_folders(run.cache);
+  plan::save_machine(machine, plan::machine_file(run.cache, kind));
+  return machine;
+}
+
 // Ranks that share a GPU, or nodes nobody has measured: through the host at best.
 plan::Machine with_links(plan::Machine machine, int world) {
   if (machine.links(world)) return machine;
@@ -85,16 +99,14 @@ void apply(ParsedConfig& parsed, const Chosen& chosen) {
   };
   set("zero_optimization.stage", config.zero.stage, int64_t(chosen.stage));
   set("zero_optimization.overlap_comm", config.zero.overlap_comm, chosen.overlap);
+  const zero::Offload homes = plan::with({}, plan::Setting{chosen.stage, chosen.homes}).policy.offload;
   // On a GPU as much as fits stays near.
-  const OffloadDevice away =
-      chosen.homes == plan::Homes::disk ? OffloadDevice::nvme : OffloadDevice::automatic;
-  if (chosen.homes > plan::Homes::device)
-    set("zero_optimization.offload_optimizer.device", config.zero.offload_optimizer.device, away);
-  const bool params =
-      chosen.homes == plan::Homes::all_host || (chosen.homes == plan::Homes::disk && chosen.stage == 3);
-  if (params)
+  if (homes.optimizer != Tier::device)
+    set("zero_optimization.offload_optimizer.device", config.zero.offload_optimizer.device,
+        homes.optimizer == Tier::disk ? OffloadDevice::nvme : OffloadDevice::automatic);
+  if (homes.params != Tier::device)
     set("zero_optimization.offload_param.device", config.zero.offload_param.device,
-        chosen.homes == plan::Homes::disk ? OffloadDevice::nvme : OffloadDevice::cpu);
+        homes.params == Tier::disk ? OffloadDevice::nvme : OffloadDevice::cpu);
   if (config.recompute.mode != RecomputeMode::automatic)
     set("zeno.recompute", config.recompute.mode, RecomputeMode(int(chosen.recompute)));
   set(kMicro, config.batch.micro_batch, chosen.micro_batch);
@@ -104,19 +116,6 @@ void apply(ParsedConfig& parsed, const Chosen& chosen) {
 }
 
 }  // namespace
-
-plan::Machine machine_of_run(const RunConfig& run, Device::Kind kind) {
-  if (std::optional<plan::Machine> measured = plan::measured_machine(run.cache, kind)) return *measured;
-  log_info("auto: measuring this machine once, which takes about 20 s; kept in {}",
-           plan::machine_file(run.cache, kind).string());
-  const plan::Machine machine = plan::measure_machine(
-      {.kind = kind,
-       .folder = Path(run.out).parent_path().empty() ? Path(".") : Path(run.out).parent_path(),
-       .sizes = plan::usual_sizes(kind)});
-  make_folders(run.cache);
-  plan::save_machine(machine, plan::machine_file(run.cache, kind));
-  return machine;
-}
 
 void choose_setting(ParsedConfig& parsed, const model::ModelConfig& model, comm::World& world) {
   std::string mine;

@@ -3,7 +3,6 @@
 
 #include "zeno/comm/world.h"
 #include "zeno/model/config.h"
-#include "zeno/plan/machine.h"
 #include "zeno/train/config_parser.h"
 
 namespace zeno::train {
@@ -12,8 +11,5 @@ namespace zeno::train {
 // what is predicted to be fastest on this machine, where neither flags nor file say them, and logs why. A
 // batch of a step that is given stays what it is. Before the batch is resolved.
 void choose_setting(ParsedConfig& parsed, const model::ModelConfig& model, comm::World& world);
-
-// The machine as it was measured; measured now, once, where it was not.
-plan::Machine machine_of_run(const RunConfig& run, Device::Kind kind);
 
 }  // namespace zeno::train

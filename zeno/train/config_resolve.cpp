@@ -8,6 +8,7 @@
 #include "zeno/base/error.h"
 #include "zeno/base/math.h"
 #include "zeno/base/quantity.h"
+#include "zeno/plan/plan_rows.h"
 #include "zeno/train/config_keys.h"
 
 namespace zeno::train {
@@ -80,7 +81,7 @@ void resolve_precision(ParsedConfig& parsed) {
 void resolve_zero(ParsedConfig& parsed) {
   ZeroConfig& zero = parsed.config.zero;
   if (!parsed.given("zero_optimization.overlap_comm")) {
-    zero.overlap_comm = zero.stage == 3;
+    zero.overlap_comm = plan::overlaps_by_default(int(zero.stage));
     if (zero.overlap_comm) parsed.derive("zero_optimization.overlap_comm", "stage 3");
   }
   require(zero.allgather_bucket_size % 2 == 0, kUsage,
