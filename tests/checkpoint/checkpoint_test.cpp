@@ -64,7 +64,7 @@ void write_part(const Path& folder, const Manifest& manifest, int rank) {
   writer.write(
       [&](size_t begin, size_t end) { return std::span<const std::byte>(image).subspan(begin, end - begin); },
       100);
-  writer.commit();
+  leave_note(folder, rank, manifest.world, {writer.commit()});
 }
 
 Path write_checkpoint(const Path& folder, int64_t step, int world) {
@@ -73,7 +73,8 @@ Path write_checkpoint(const Path& folder, int64_t step, int world) {
   const Path path = folder / checkpoint_name(step);
   make_folders(path);
   for (int rank = 0; rank < world; ++rank) write_part(path, manifest, rank);
-  for (int rank = 0; rank < world; ++rank) manifest.files.push_back(read_note(path, rank, world).value());
+  for (int rank = 0; rank < world; ++rank)
+    manifest.files.push_back(read_note(path, rank, world).value().front());
   commit_manifest(path, manifest);
   return path;
 }

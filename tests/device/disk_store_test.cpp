@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -49,6 +50,8 @@ class Memory {
   std::unique_ptr<std::byte, Free> owner_;
   std::span<std::byte> bytes_;
 };
+
+uint64_t checksum_of(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
 class DiskStores : public testing::TestWithParam<std::string> {
  protected:
@@ -118,7 +121,10 @@ TEST_P(DiskStores, SpreadBlocksOverFoldersAndRemoveTheirFiles) {
       ASSERT_EQ(::stat(swap(f).c_str(), &info), 0);
       EXPECT_EQ(info.st_size, off_t(3 * kRequest)) << f;
       EXPECT_GE(info.st_blocks * 512, off_t(3 * kRequest)) << "the space is not taken";
-      EXPECT_EQ(info.st_mode & 0777, 0600u);
+      struct stat ordinary;  // it may become part of a checkpoint, which others can read as they may
+      File::create(dir_.path() / "ordinary");
+      ASSERT_EQ(::stat((dir_.path() / "ordinary").c_str(), &ordinary), 0);
+      EXPECT_EQ(info.st_mode, ordinary.st_mode);
     }
   }
   for (int f = 0; f < 3; ++f) EXPECT_FALSE(file_exists(swap(f)));
@@ -259,6 +265,77 @@ TEST_P(DiskStores, FindAFileThatWasCut) {
   expect_error(ErrorKind::io,
                {swap().string(), fmt::format("at byte {}", 3 * kRequest + 2 * kDirectAlign), "ends there"},
                [&] { store.read(0, from.bytes()); });
+}
+
+// The file goes to somebody else as it is, and the store goes on in another.
+TEST_P(DiskStores, GiveTheirFileAway) {
+  const size_t head = 2 * kDirectAlign;
+  const Memory a(3 * kRequest + kDirectAlign, 1), b(2 * kRequest, 2), newer(b.bytes().size(), 3);
+  const Path kept = dir_.path() / "kept", other = swap().parent_path() / "zeno-rank3b.swap";
+  make_folders(other.parent_path());
+  File::create(other).resize(10 * kRequest);  // what a killed run has left
+  {
+    DiskStore store(options());
+    store.reserve_head(head);
+    store.add(a.bytes().size(), "a", {0, 100, kRequest + 4, kRequest + 5});
+    store.add(b.bytes().size(), "b", {0});
+    store.create();
+    EXPECT_FALSE(file_exists(other));
+    store.write(0, a.bytes());
+    EXPECT_FALSE(store.can_give(dir_.path())) << "b was never written";
+    store.write(1, b.bytes());
+    EXPECT_FALSE(store.can_give("/proc")) << "another file system";
+    ASSERT_TRUE(store.can_give(dir_.path()));
+    const DiskStore::Given given = store.give();
+    const std::vector<uint64_t> sums{checksum_of(a.bytes().subspan(0, 100)),
+                                     checksum_of(a.bytes().subspan(100, kRequest - 96)),
+                                     checksum_of(a.bytes().subspan(kRequest + 4, 1)),
+                                     checksum_of(a.bytes().subspan(kRequest + 5)), checksum_of(b.bytes())};
+    EXPECT_EQ(given.checksums, sums);
+    given.file().move_to(kept);
+    EXPECT_FALSE(file_exists(swap()));
+    EXPECT_TRUE(file_exists(other));
+    const std::string image = read_file(kept);
+    ASSERT_EQ(image.size(), head + a.bytes().size() + b.bytes().size());
+    EXPECT_EQ(std::memcmp(image.data() + head, a.bytes().data(), a.bytes().size()), 0);
+    EXPECT_EQ(std::memcmp(image.data() + head + a.bytes().size(), b.bytes().data(), b.bytes().size()), 0);
+
+    store.write(1, newer.bytes());  // not to the file that is gone
+    EXPECT_EQ(read_file(kept), image);
+    EXPECT_FALSE(store.can_give(dir_.path())) << "a is still in the old file";
+    const Memory to_a(a.bytes().size()), to_b(b.bytes().size());
+    store.read(0, to_a.bytes());
+    store.read(1, to_b.bytes());
+    EXPECT_EQ(to_a, a);
+    EXPECT_EQ(to_b, newer);
+    store.write(0, a.bytes());
+    ASSERT_TRUE(store.can_give(dir_.path()));
+    store.give();  // nobody keeps it
+    EXPECT_TRUE(file_exists(swap()));
+    store.read(0, to_a.bytes());
+    store.write(0, a.bytes());
+    store.write(1, b.bytes());
+    EXPECT_FALSE(file_exists(other)) << "nothing is in it any more";
+  }
+  EXPECT_TRUE(file_exists(kept));
+  EXPECT_FALSE(file_exists(swap()));
+}
+
+// No room for another file: the store stays with the one it has.
+TEST_P(DiskStores, KeepTheirFileWhereThereIsNoOther) {
+  const Memory from(kRequest, 1), to(kRequest);
+  DiskStore store(options());
+  store.add(kRequest, "a");
+  store.create();
+  store.write(0, from.bytes());
+  const Path other = swap().parent_path() / "zeno-rank3b.swap";
+  make_folders(other);  // in the way
+  expect_error(ErrorKind::io, {other.string()}, [&] { store.give(); });
+  store.read(0, to.bytes());
+  EXPECT_EQ(to, from);
+  std::filesystem::remove(other);
+  EXPECT_TRUE(store.can_give(dir_.path()));
+  store.give();
 }
 
 INSTANTIATE_TEST_SUITE_P(Both, DiskStores, testing::Values("uring", "threads"),

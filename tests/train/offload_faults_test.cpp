@@ -123,7 +123,7 @@ class OffloadFaults : public testing::TestWithParam<int> {
         EXPECT_EQ(int(result.kinds[size_t(rank)]), int(ErrorKind::peer)) << what << ": " << error;
         told(fmt::format("rank {} failed", failing()));
       }
-      told(fmt::format("zeno-rank{}.swap", failing()));
+      told(fmt::format("zeno-rank{}", failing()));
       told(" at byte");
       told(", elements ");
       EXPECT_TRUE(has(error, "optimizer states of ") || has(error, "parameters of "))

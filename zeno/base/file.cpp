@@ -97,9 +97,11 @@ File File::open_direct_to_write(const Path& path) {
   return File(path, open_past_cache(path, O_WRONLY), true);
 }
 
+File File::open_to_write(const Path& path) { return File(path, open_or_fail(path, O_RDWR, "cannot open")); }
+
 File File::replace(const Path& path, std::string_view contents) {
   replace_file(path, contents);
-  return File(path, open_or_fail(path, O_RDWR, "cannot open"));
+  return open_to_write(path);
 }
 
 File::File(File&& other) noexcept

@@ -57,6 +57,7 @@ class File {
   static File create(const Path& path);  // to read and write; empties what is there
   // To read and write; what is there is replaced by `contents` in one step.
   static File replace(const Path& path, std::string_view contents);
+  static File open_to_write(const Path& path);  // a file that is there, as it is; to read too
   // A file that is there, past the page cache: addresses, sizes and offsets of transfers must be multiples of
   // kDirectAlign. Where the file system cannot do that, the ordinary way.
   static File open_direct(const Path& path);           // to read

@@ -25,8 +25,7 @@ SafetensorsFile open_file(const Path& folder, const Manifest& manifest, const St
   for (const Extent& extent : stated.extents) {
     const std::string name = extent_name(manifest, extent);
     const TensorInfo* info = file.find(name);
-    require(info != nullptr && info->count == extent.count &&
-                info->dtype == manifest.states[size_t(extent.state)].dtype,
+    require(info != nullptr && info->count == extent.count && info->dtype == extent_dtype(manifest, extent),
             ErrorKind::data,
             "[checkpoint] {}: {} is missing or has another size or type than the manifest says",
             path.string(), name);
@@ -92,7 +91,9 @@ void to_floats(const std::byte* from, std::span<float> out) {
 std::string contents_of(const Manifest& manifest, const StateFile& file) {
   constexpr size_t kNamed = 8;
   std::vector<std::string> names;
-  for (const Extent& extent : file.extents) names.push_back(manifest.tensors[size_t(extent.tensor)].name);
+  for (const Extent& extent : file.extents) {
+    if (!extent.fills()) names.push_back(manifest.tensors[size_t(extent.tensor)].name);
+  }
   std::ranges::sort(names);
   names.erase(std::ranges::unique(names).begin(), names.end());
   const size_t named = std::min(kNamed, names.size());
@@ -131,6 +132,7 @@ void Checkpoint::index_files(Files which) {
       files_.back() = {open_file(folder_, manifest_, stated), File::open_direct(folder_ / stated.name)};
     for (size_t e = 0; e < stated.extents.size(); ++e) {
       const Extent& extent = stated.extents[e];
+      if (extent.fills()) continue;
       places_[{extent.state, extent.tensor}].push_back({extent.begin, extent.count, f, e});
     }
   }

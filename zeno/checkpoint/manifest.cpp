@@ -97,6 +97,7 @@ void check_cover(const Manifest& manifest, std::string_view where) {
   std::map<std::pair<int, int>, std::vector<Extent>> parts;
   for (const StateFile& file : manifest.files) {
     for (const Extent& e : file.extents) {
+      if (e.fills() && e.tensor == Extent::kFilling && e.count > 0 && e.count <= kExtentElements) continue;
       require(e.state >= 0 && size_t(e.state) < manifest.states.size() && e.tensor >= 0 &&
                   size_t(e.tensor) < manifest.tensors.size() && e.count > 0 && e.count <= kExtentElements,
               ErrorKind::data, "[{}] file {} has an extent of no known state or tensor", where, file.name);
@@ -136,7 +137,12 @@ uint64_t RunningChecksum::value() const {
   return XXH3_64bits_digest(static_cast<const XXH3_state_t*>(state_.get()));
 }
 
+DType extent_dtype(const Manifest& manifest, const Extent& extent) {
+  return extent.fills() ? DType::u8 : manifest.states.at(size_t(extent.state)).dtype;
+}
+
 std::string extent_name(const Manifest& manifest, const Extent& extent) {
+  if (extent.fills()) return fmt::format("filling@{}", extent.begin);
   return fmt::format("{}/{}@{}", manifest.states.at(size_t(extent.state)).name,
                      manifest.tensors.at(size_t(extent.tensor)).name, extent.begin);
 }
@@ -167,12 +173,18 @@ Manifest parse_manifest(std::string_view text, std::string_view where) {
   }
 }
 
-std::string format_state_file(const StateFile& file) { return sealed(json_of(file)); }
+std::string format_state_files(const std::vector<StateFile>& files) {
+  ordered_json list = ordered_json::array();
+  for (const StateFile& file : files) list.push_back(json_of(file));
+  return sealed({{"files", std::move(list)}});
+}
 
-StateFile parse_state_file(std::string_view text, std::string_view where) {
+std::vector<StateFile> parse_state_files(std::string_view text, std::string_view where) {
   const ordered_json json = unseal(text, where);
   try {
-    return file_of(json, where);
+    std::vector<StateFile> files;
+    for (const ordered_json& file : json.at("files")) files.push_back(file_of(file, where));
+    return files;
   } catch (const nlohmann::json::exception& error) {
     fail(ErrorKind::data, "[{}] {}", where, error.what());
   }

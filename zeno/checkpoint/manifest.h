@@ -30,11 +30,14 @@ struct StateTensor {
   bool operator==(const StateTensor&) const = default;
 };
 
-// Elements [begin, begin + count) of one state of one parameter, kept in one file.
+// Elements [begin, begin + count) of one state of one parameter, kept in one file. Or filling, of which
+// `begin` is the place in the file behind the header and `count` the bytes.
 struct Extent {
-  int state = 0, tensor = 0;  // indices into the manifest's lists
+  static constexpr int kFilling = -1;
+  int state = 0, tensor = 0;  // indices into the manifest's lists; both kFilling
   int64_t begin = 0, count = 0;
   uint64_t checksum = 0;  // XXH3 of its bytes
+  bool fills() const { return state == kFilling; }
   bool operator==(const Extent&) const = default;
 };
 
@@ -65,8 +68,8 @@ std::string format_manifest(const Manifest& manifest);
 Manifest parse_manifest(std::string_view text, std::string_view where);
 
 // What one rank has written, for the one that writes the manifest.
-std::string format_state_file(const StateFile& file);
-StateFile parse_state_file(std::string_view text, std::string_view where);
+std::string format_state_files(const std::vector<StateFile>& files);
+std::vector<StateFile> parse_state_files(std::string_view text, std::string_view where);
 
 uint64_t checksum_of(std::span<const std::byte> bytes);
 // The same of bytes that come in parts.
@@ -84,5 +87,6 @@ class RunningChecksum {
 };
 // Name of an extent in its file: "master/blocks.0.mlp.up.weight@1048576".
 std::string extent_name(const Manifest& manifest, const Extent& extent);
+DType extent_dtype(const Manifest& manifest, const Extent& extent);
 
 }  // namespace zeno::checkpoint

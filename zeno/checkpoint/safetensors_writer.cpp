@@ -29,16 +29,17 @@ int64_t TensorSpec::count() const {
 
 std::string safetensors_header(const std::vector<TensorSpec>& tensors, const Metadata& metadata,
                                size_t align) {
-  OrderedJson header = OrderedJson::object();
-  if (!metadata.empty()) header["__metadata__"] = metadata;
+  OrderedJson::object_t header;
+  if (!metadata.empty()) header.push_back({"__metadata__", metadata});
   uint64_t offset = 0;
   for (const TensorSpec& tensor : tensors) {
-    header[tensor.name] = {{"dtype", std::string(safetensors_type(tensor.dtype))},
-                           {"shape", tensor.shape},
-                           {"data_offsets", {offset, offset + tensor.bytes()}}};
+    // At the end without a search for the name: there may be many thousands.
+    header.push_back({tensor.name, OrderedJson{{"dtype", std::string(safetensors_type(tensor.dtype))},
+                                               {"shape", tensor.shape},
+                                               {"data_offsets", {offset, offset + tensor.bytes()}}}});
     offset += tensor.bytes();
   }
-  std::string text = header.dump();
+  std::string text = OrderedJson(std::move(header)).dump();
   uint64_t length = text.size();
   length = round_up(length + sizeof(length), align) - sizeof(length);
   text.resize(length, ' ');

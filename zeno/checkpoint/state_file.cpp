@@ -16,8 +16,7 @@ std::string note_name(int rank, int world) { return fmt::format("rank-{:04}-of-{
 std::vector<TensorSpec> specs_of(const Manifest& manifest, const std::vector<Extent>& extents) {
   std::vector<TensorSpec> specs;
   for (const Extent& extent : extents)
-    specs.push_back(
-        {extent_name(manifest, extent), manifest.states.at(size_t(extent.state)).dtype, {extent.count}});
+    specs.push_back({extent_name(manifest, extent), extent_dtype(manifest, extent), {extent.count}});
   return specs;
 }
 
@@ -27,12 +26,26 @@ std::string state_file_name(int rank, int world) {
   return fmt::format("rank-{:04}-of-{:04}.safetensors", rank, world);
 }
 
+std::string swap_file_name(int rank, int world) {
+  return fmt::format("rank-{:04}-of-{:04}-swap.safetensors", rank, world);
+}
+
+std::string swap_header(const Manifest& manifest, const std::vector<Extent>& extents, size_t bytes) {
+  std::string header = safetensors_header(specs_of(manifest, extents), {}, bytes);
+  return header.size() == bytes ? header : std::string();
+}
+
+StateFile seal_swap_file(const Path& path, const std::string& header, std::vector<Extent> extents) {
+  File file = File::open_to_write(path);
+  file.write_at(header.data(), header.size(), 0);
+  file.sync();
+  return {path.filename().string(), file.size(), checksum_of(std::as_bytes(std::span(header))),
+          std::move(extents)};
+}
+
 StateFileWriter::StateFileWriter(const Path& folder, const Manifest& manifest, int rank,
                                  std::vector<Extent> extents)
-    : folder_(folder),
-      rank_(rank),
-      world_(manifest.world),
-      file_{state_file_name(rank, manifest.world), 0, 0, std::move(extents)},
+    : file_{state_file_name(rank, manifest.world), 0, 0, std::move(extents)},
       replacing_(folder / file_.name) {
   const std::vector<TensorSpec> specs = specs_of(manifest, file_.extents);
   const std::string header = safetensors_header(specs, {}, kDirectAlign);
@@ -103,15 +116,19 @@ void StateFileWriter::write_part(File& direct, std::span<const std::byte> bytes,
   if (bulk < bytes.size()) replacing_.file().write_at(bytes.data() + bulk, bytes.size() - bulk, at + bulk);
 }
 
-void StateFileWriter::commit() {
+StateFile StateFileWriter::commit() {
   replacing_.commit();
-  replace_file(folder_ / note_name(rank_, world_), format_state_file(file_));
+  return std::move(file_);
 }
 
-std::optional<StateFile> read_note(const Path& folder, int rank, int world) {
+void leave_note(const Path& folder, int rank, int world, const std::vector<StateFile>& files) {
+  replace_file(folder / note_name(rank, world), format_state_files(files));
+}
+
+std::optional<std::vector<StateFile>> read_note(const Path& folder, int rank, int world) {
   const Path note = folder / note_name(rank, world);
   if (!file_exists(note)) return std::nullopt;
-  return parse_state_file(read_file(note), note.string());
+  return parse_state_files(read_file(note), note.string());
 }
 
 void commit_manifest(const Path& folder, const Manifest& manifest) {

@@ -1,5 +1,6 @@
-// One rank's part of a checkpoint: a safetensors file with the stretches of state that this rank keeps, and a
-// note beside it that says what was written. The note is what the rank that writes the manifest waits for.
+// One rank's part of a checkpoint: a safetensors file with the stretches of state that this rank keeps, or
+// one that had them on disk already and only gets its header, or both; and a note beside them that says what
+// was written. The note is what the rank that writes the manifest waits for.
 //
 // Blocking. A writer belongs to one thread; ranks write at the same time into the same folder.
 #pragma once
@@ -27,12 +28,10 @@ class StateFileWriter {
   // Goes past the page cache, at the disk's own pace and without a copy, where the image's parts begin at
   // multiples of kDirectAlign. Never asks for more than `part` bytes at once, a multiple of kDirectAlign.
   void write(const Image& image, size_t part);
-  // The file is on the disk, then its note.
-  void commit();
+  // The file is on the disk.
+  StateFile commit();
 
  private:
-  Path folder_;
-  int rank_, world_;
   StateFile file_;
   void write_part(File& direct, std::span<const std::byte> bytes, size_t at);
 
@@ -40,11 +39,20 @@ class StateFileWriter {
   ReplacingFile replacing_;
 };
 
-// Name of a rank's file: "rank-0002-of-0004.safetensors".
+// Name of a rank's file: "rank-0002-of-0004.safetensors", and of one that was its swap file.
 std::string state_file_name(int rank, int world);
+std::string swap_file_name(int rank, int world);
 
+// What a file begins with whose extents follow in this order, exactly `bytes` long; empty where that is too
+// little.
+std::string swap_header(const Manifest& manifest, const std::vector<Extent>& extents, size_t bytes);
+// Makes a file of the folder that has all but its header a part of the checkpoint: it is on the disk then.
+StateFile seal_swap_file(const Path& path, const std::string& header, std::vector<Extent> extents);
+
+// Says that a rank has put these files on the disk.
+void leave_note(const Path& folder, int rank, int world, const std::vector<StateFile>& files);
 // What a rank has noted; empty while it has not finished.
-std::optional<StateFile> read_note(const Path& folder, int rank, int world);
+std::optional<std::vector<StateFile>> read_note(const Path& folder, int rank, int world);
 
 // Puts a complete checkpoint into the world: manifest written last, notes removed.
 void commit_manifest(const Path& folder, const Manifest& manifest);

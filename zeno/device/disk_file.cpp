@@ -30,7 +30,7 @@ int open_swap(const Path& path) {
   const auto open = [&](int more) {
     int fd;
     do {
-      fd = file_system().open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | more, 0600);
+      fd = file_system().open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | more, 0666);
     } while (fd < 0 && errno == EINTR);
     return fd;
   };
@@ -76,12 +76,26 @@ SwapFile::SwapFile(Path path) : path_(std::move(path)), fd_(-1) {
 }
 
 SwapFile::SwapFile(SwapFile&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+    : path_(std::move(other.path_)), moved_(other.moved_), fd_(std::exchange(other.fd_, -1)) {}
 
 SwapFile::~SwapFile() {
   if (fd_ < 0) return;
-  ::unlink(path_.c_str());  // while the lock is held
+  if (!moved_) ::unlink(path_.c_str());  // while the lock is held
   ::close(fd_);
+}
+
+Path SwapFile::path() const {
+  const std::scoped_lock lock(mutex_);
+  return path_;
+}
+
+void SwapFile::move_to(const Path& path) {
+  if (file_system().rename(path_.c_str(), path.c_str()) != 0)
+    fail(ErrorKind::io, "[disk] cannot move {} to {}: {}", path_.string(), path.string(),
+         std::strerror(errno));
+  const std::scoped_lock lock(mutex_);
+  path_ = path;
+  moved_ = true;
 }
 
 void SwapFile::allocate(uint64_t bytes) {
@@ -99,6 +113,12 @@ void SwapFile::allocate(uint64_t bytes) {
 uint64_t SwapFile::file_system_id() const {
   struct stat info;
   if (::fstat(fd_, &info) != 0) fail_errno("inspect", path_, errno, "check the disk");
+  return uint64_t(info.st_dev);
+}
+
+uint64_t file_system_id(const Path& folder) {
+  struct stat info;
+  if (::stat(folder.c_str(), &info) != 0) fail_errno("inspect", folder, errno, "the folder must be there");
   return uint64_t(info.st_dev);
 }
 

@@ -1,10 +1,13 @@
-// One file of state on disk: belongs to a running process, is empty when it begins and gone when it ends. A
-// lock tells a file in use from one that a killed run left behind, which is used again.
+// One file of state on disk: belongs to a running process, is empty when it begins and gone when it ends,
+// unless it was moved to where it stays. A lock tells a file in use from one that a killed run left behind,
+// which is used again.
 //
-// Owner of the descriptor, the lock and the file itself. All calls block.
+// Owner of the descriptor, the lock and the file itself. All calls block. Threads: others may use fd() and
+// path() during move_to().
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 
 #include "zeno/base/file.h"
 
@@ -16,18 +19,25 @@ class SwapFile {
   explicit SwapFile(Path path);
   SwapFile(SwapFile&& other) noexcept;
   SwapFile& operator=(SwapFile&&) = delete;
-  ~SwapFile();  // removes the file
+  ~SwapFile();  // removes the file, unless it was moved
 
-  const Path& path() const { return path_; }
+  Path path() const;
   int fd() const { return fd_; }
   // Gives the file its size and its place on the disk.
   void allocate(uint64_t bytes);
   // Identity of the file system: folders may share one.
   uint64_t file_system_id() const;
+  // Another name on the same file system, which it keeps; what has that name is replaced. It can still be
+  // read here.
+  void move_to(const Path& path);
 
  private:
+  mutable std::mutex mutex_;  // of the path
   Path path_;
+  bool moved_ = false;
   int fd_;
 };
+
+uint64_t file_system_id(const Path& folder);
 
 }  // namespace zeno

@@ -55,12 +55,19 @@ class DiskStore::Transfer {
         extent_(extent),
         memory_(memory),
         write_(write),
-        slots_(size_t(store.options_.depth) * store.files_.size()) {
+        files_(write ? store.files_ : extent.files),
+        missing_(extent.stretches.size()),
+        slots_(size_t(store.options_.depth) * files_->size()) {
     if (!lane.copies && (!starts_page(memory) || extent.bytes % kDirectAlign != 0)) {
       const size_t bytes = slots_.size() * store.options_.request_bytes;
       lane.copies.reset(static_cast<std::byte*>(std::aligned_alloc(kDirectAlign, bytes)));
       require(lane.copies != nullptr, ErrorKind::memory, "[disk] the system refused {} of memory",
               format_bytes(bytes));
+    }
+    const size_t request = store.options_.request_bytes;
+    for (size_t s = 0; s < missing_.size(); ++s) {
+      const Stretch& stretch = extent.stretches[s];
+      missing_[s] = div_ceil(stretch.end, request) - stretch.begin / request;
     }
   }
 
@@ -70,7 +77,7 @@ class DiskStore::Transfer {
     std::vector<DiskCompletion> completions(slots_.size());
     while (true) {
       // Now, while the disk is busy.
-      for (const size_t block : to_sum_) write_ ? sum(block) : verify(block);
+      for (const size_t stretch : to_sum_) write_ ? sum(stretch) : verify(stretch);
       to_sum_.clear();
       if (in_flight_ == 0) break;
       const size_t count = lane_.queue->wait(completions);
@@ -105,14 +112,26 @@ class DiskStore::Transfer {
     }
     submit(tag);
     ++in_flight_;
-    if (write_ && store_.options_.verify) to_sum_.push_back(block);
+    if (write_) pass(block);
+  }
+
+  // A block's bytes are there. Stretches of which none is missing any more can be summed.
+  void pass(size_t block) {
+    if (!store_.options_.verify) return;
+    const size_t begin = block * store_.options_.request_bytes;
+    const size_t end = begin + store_.block_bytes(extent_, block);
+    const auto& stretches = extent_.stretches;
+    auto s = size_t(std::ranges::upper_bound(stretches, begin, {}, &Stretch::end) - stretches.begin());
+    for (; s < stretches.size() && stretches[s].begin < end; ++s) {
+      if (--missing_[s] == 0) to_sum_.push_back(s);
+    }
   }
 
   void submit(int tag) {
     const Slot& slot = slots_[size_t(tag)];
     const Block& block = extent_.blocks[slot.block];
     lane_.queue->submit({.write = write_,
-                         .fd = store_.files_[size_t(block.file)].fd(),
+                         .fd = (*files_)[size_t(block.file)].fd(),
                          .data = slot.data + slot.done,
                          .bytes = slot.bytes - slot.done,
                          .offset = block.offset + slot.done,
@@ -126,7 +145,7 @@ class DiskStore::Transfer {
     if (!failure_.empty()) return;
     if (!write_) {
       if (slot.copied) std::memcpy(payload(slot.block), slot.data, store_.block_bytes(extent_, slot.block));
-      if (store_.options_.verify) to_sum_.push_back(slot.block);
+      pass(slot.block);
     }
     if (next_ < extent_.blocks.size()) start(completion.tag);
   }
@@ -156,27 +175,30 @@ class DiskStore::Transfer {
     return false;
   }
 
-  uint64_t checksum(size_t block) const {
-    return XXH3_64bits(payload(block), store_.block_bytes(extent_, block));
+  uint64_t checksum(const Stretch& stretch) const {
+    return XXH3_64bits(memory_ + stretch.begin, stretch.end - stretch.begin);
   }
 
-  void sum(size_t block) { extent_.blocks[block].checksum = checksum(block); }
+  void sum(size_t s) { extent_.stretches[s].checksum = checksum(extent_.stretches[s]); }
 
-  void verify(size_t block) {
-    const uint64_t got = checksum(block), expected = extent_.blocks[block].checksum;
-    if (got == expected || !failure_.empty()) return;
+  void verify(size_t s) {
+    const Stretch& stretch = extent_.stretches[s];
+    const uint64_t got = checksum(stretch);
+    if (got == stretch.checksum || !failure_.empty()) return;
+    const size_t block = stretch.begin / store_.options_.request_bytes;
     const Block& place = extent_.blocks[block];
+    const uint64_t at = place.offset + stretch.begin % store_.options_.request_bytes;
     failure_ = fmt::format(
         "[disk] {} is damaged at bytes {}-{} ({}): got checksum {:016x}, expected {:016x}; the drive or its "
         "memory is failing: resume from the last checkpoint on another drive",
-        store_.files_[size_t(place.file)].path().string(), place.offset,
-        place.offset + store_.block_bytes(extent_, block), extent_.what, got, expected);
+        (*files_)[size_t(place.file)].path().string(), at, at + (stretch.end - stretch.begin), extent_.what,
+        got, stretch.checksum);
   }
 
   void note_failure(const Slot& slot, std::string_view reason, std::string_view more) {
     const Block& place = extent_.blocks[slot.block];
     failure_ = fmt::format("[disk] cannot {} {} at byte {} ({}): {}{}", write_ ? "write" : "read",
-                           store_.files_[size_t(place.file)].path().string(), place.offset + slot.done,
+                           (*files_)[size_t(place.file)].path().string(), place.offset + slot.done,
                            extent_.what, reason, more);
   }
 
@@ -185,11 +207,13 @@ class DiskStore::Transfer {
   Extent& extent_;
   std::byte* memory_;
   bool write_;
+  std::shared_ptr<Files> files_;
+  std::vector<size_t> missing_;  // blocks of each stretch
   std::vector<Slot> slots_;
   size_t next_ = 0;  // block to start
   int in_flight_ = 0;
-  std::vector<size_t> to_sum_;
-  std::string failure_;  // the first
+  std::vector<size_t> to_sum_;  // stretches
+  std::string failure_;         // the first
 };
 
 DiskStore::DiskStore(DiskOptions options)
@@ -211,8 +235,13 @@ DiskStore::DiskStore(DiskOptions options)
 
 DiskStore::~DiskStore() = default;
 
-int DiskStore::add(size_t bytes, std::string what) {
-  ensure(files_.empty(), "[disk] add() after create(): {}", what);
+void DiskStore::reserve_head(size_t bytes) {
+  ensure(extents_.empty(), "[disk] reserve_head() after add()");
+  for (uint64_t& size : sizes_) size = round_up(bytes, kDirectAlign);
+}
+
+int DiskStore::add(size_t bytes, std::string what, std::vector<size_t> cuts) {
+  ensure(!files_, "[disk] add() after create(): {}", what);
   Extent extent{.what = std::move(what), .bytes = bytes};
   const size_t blocks = div_ceil(bytes, options_.request_bytes);
   extent.blocks.reserve(blocks);
@@ -221,6 +250,11 @@ int DiskStore::add(size_t bytes, std::string what) {
     extent.blocks.push_back({.file = int(file), .offset = sizes_[file]});
     sizes_[file] += round_up(block_bytes(extent, b), kDirectAlign);
   }
+  if (cuts.empty()) {
+    for (size_t b = 0; b < blocks; ++b) cuts.push_back(b * options_.request_bytes);
+  }
+  for (size_t c = 0; c < cuts.size(); ++c)
+    extent.stretches.push_back({cuts[c], c + 1 < cuts.size() ? cuts[c + 1] : bytes});
   extents_.push_back(std::move(extent));
   return int(extents_.size()) - 1;
 }
@@ -233,11 +267,51 @@ size_t DiskStore::bytes() const {
 
 std::string_view DiskStore::engine() const { return reads_->queue->name(); }
 
+// The file that is given away has its name until it is moved.
+Path DiskStore::file_path(const Path& folder, int turn) const {
+  return folder / fmt::format("zeno-{}{}.swap", options_.name, turn % 2 == 0 ? "" : "b");
+}
+
+std::shared_ptr<DiskStore::Files> DiskStore::make_files() const {
+  auto files = std::make_shared<Files>();
+  for (const Path& folder : options_.folders) files->emplace_back(file_path(folder, given_));
+  check_space(*files);
+  for (size_t f = 0; f < files->size(); ++f) (*files)[f].allocate(sizes_[f]);
+  return files;
+}
+
 void DiskStore::create() {
-  ensure(files_.empty(), "[disk] create() was called twice");
-  std::vector<SwapFile> files;
-  for (const Path& folder : options_.folders)
-    files.emplace_back(folder / fmt::format("zeno-{}.swap", options_.name));
+  ensure(!files_, "[disk] create() was called twice");
+  for (const Path& folder : options_.folders) {
+    const Path other = file_path(folder, 1);
+    if (file_exists(other)) SwapFile{other};  // a killed run left it: taken and removed
+  }
+  files_ = make_files();
+}
+
+bool DiskStore::can_give(const Path& folder) const {
+  return files_->size() == 1 && options_.verify &&
+         files_->front().file_system_id() == file_system_id(folder) &&
+         std::ranges::all_of(extents_, [&](const Extent& e) { return e.files == files_; });
+}
+
+DiskStore::Given DiskStore::give() {
+  ensure(files_->size() == 1 && options_.verify, "[disk] {} files cannot be given away", files_->size());
+  Given given{files_, {}};
+  for (const Extent& extent : extents_) {
+    for (const Stretch& stretch : extent.stretches) given.checksums.push_back(stretch.checksum);
+  }
+  ++given_;
+  try {
+    files_ = make_files();
+  } catch (...) {
+    --given_;  // goes on in the old one
+    throw;
+  }
+  return given;
+}
+
+void DiskStore::check_space(const Files& files) const {
   for (size_t f = 0; f < files.size(); ++f) {
     uint64_t needed = 0;  // of all files on this file system
     for (size_t g = 0; g < files.size(); ++g) {
@@ -250,8 +324,6 @@ void DiskStore::create() {
         "another folder",
         options_.folders[f].string(), format_bytes(available), format_bytes(needed));
   }
-  for (size_t f = 0; f < files.size(); ++f) files[f].allocate(sizes_[f]);
-  files_ = std::move(files);
 }
 
 bool DiskStore::register_buffer(std::span<std::byte> memory) {
@@ -260,19 +332,19 @@ bool DiskStore::register_buffer(std::span<std::byte> memory) {
 
 void DiskStore::write(int index, std::span<const std::byte> from) {
   Extent& extent = extent_of(index, from.size());
-  extent.written = false;
+  extent.files.reset();
   Transfer(*this, *writes_, extent, const_cast<std::byte*>(from.data()), true).run();
-  extent.written = true;
+  extent.files = files_;
 }
 
 void DiskStore::read(int index, std::span<std::byte> to) {
   Extent& extent = extent_of(index, to.size());
-  ensure(extent.written, "[disk] {} is read before it was written", extent.what);
+  ensure(extent.files != nullptr, "[disk] {} is read before it was written", extent.what);
   Transfer(*this, *reads_, extent, to.data(), false).run();
 }
 
 DiskStore::Extent& DiskStore::extent_of(int index, size_t bytes) {
-  ensure(!files_.empty(), "[disk] a transfer before create()");
+  ensure(files_ != nullptr, "[disk] a transfer before create()");
   Extent& extent = extents_.at(size_t(index));
   ensure(bytes == extent.bytes, "[disk] {}: got {} bytes, expected {}", extent.what, bytes, extent.bytes);
   return extent;

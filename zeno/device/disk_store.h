@@ -2,8 +2,9 @@
 // files (one drive each), go past the page cache with many requests in flight, and carry checksums that are
 // kept in memory, so that what comes back is what was written or an Error(io) that says what is damaged.
 //
-// Owns its files, which go with it; they do not outlive the process as state. All calls block.
-// Threads: one may read while another writes (other extents); no two may read or write at once.
+// Owns its files, which go with it; they do not outlive the process as state, unless they are given away. All
+// calls block. Threads: one may read while another writes (other extents) or gives; no two may read at once,
+// and nobody may write while another writes or gives.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +24,7 @@ namespace zeno {
 
 struct DiskOptions {
   std::vector<Path> folders;
-  std::string name;    // "rank3": files <folder>/zeno-rank3.swap
+  std::string name;    // "rank3": files <folder>/zeno-rank3.swap, and zeno-rank3b.swap after giving away
   bool verify = true;  // checksums of what is read
   size_t request_bytes = size_t(1) << 20;
   int depth = 8;  // requests in flight, each way and for each folder
@@ -37,8 +38,11 @@ class DiskStore {
   DiskStore(const DiskStore&) = delete;
   DiskStore& operator=(const DiskStore&) = delete;
 
-  // An extent, before create(). `what` names it in errors: "optimizer state of model.layers.3".
-  int add(size_t bytes, std::string what);
+  // Room at the beginning of the files for whoever they are given to, before add().
+  void reserve_head(size_t bytes);
+  // An extent, before create(). `what` names it in errors: "optimizer state of model.layers.3". Checksums are
+  // kept of the stretches that begin at `cuts` (ascending from 0), or of every request.
+  int add(size_t bytes, std::string what, std::vector<size_t> cuts = {});
   // Of all extents as they lie on disk, in whole pages.
   size_t bytes() const;
   // How transfers are made: "io_uring" or "threads".
@@ -53,29 +57,52 @@ class DiskStore {
   void write(int extent, std::span<const std::byte> from);
   void read(int extent, std::span<std::byte> to);
 
+  // A file as it was when it was given away: the head, then the extents in the order of add(), each in whole
+  // pages. Gone with the last who needs it, unless it is moved.
+  struct Given {
+    std::shared_ptr<std::vector<SwapFile>> owner;
+    std::vector<uint64_t> checksums;  // of all stretches, in order
+    SwapFile& file() const { return owner->front(); }
+  };
+  // Can a file be given to somebody in this folder? Yes with one file, on the same file system, that has
+  // checksums and in which every extent was written since the last one was given.
+  bool can_give(const Path& folder) const;
+  // From now on extents are written to a new file, which takes its space here; each is read from where it was
+  // written last. Nothing is copied.
+  Given give();
+
  private:
+  using Files = std::vector<SwapFile>;  // by folder
   struct Block {
     int file;
     uint64_t offset;
+  };
+  struct Stretch {
+    size_t begin, end;
     uint64_t checksum = 0;
   };
   struct Extent {
     std::string what;
     size_t bytes;
-    bool written = false;
+    std::shared_ptr<Files> files;  // where it was written last; null: not at all, or not to the end
     std::vector<Block> blocks;
+    std::vector<Stretch> stretches;
   };
   struct Lane;     // one direction: its queue and the memory for copies
   class Transfer;  // one call of read or write
 
   Extent& extent_of(int extent, size_t bytes);
   size_t block_bytes(const Extent& extent, size_t block) const;
+  Path file_path(const Path& folder, int turn) const;
+  std::shared_ptr<Files> make_files() const;
+  void check_space(const Files& files) const;
 
   DiskOptions options_;
   std::vector<Extent> extents_;
-  std::vector<uint64_t> sizes_;  // of the files
-  size_t next_ = 0;              // blocks dealt out so far
-  std::vector<SwapFile> files_;
+  std::vector<uint64_t> sizes_;   // of the files
+  size_t next_ = 0;               // blocks dealt out so far
+  std::shared_ptr<Files> files_;  // to write to
+  int given_ = 0;                 // so many times
   std::unique_ptr<Lane> reads_, writes_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -25,6 +27,28 @@ std::string problem_of(F&& work) {
   } catch (const std::exception& error) {
     return error.what();
   }
+}
+
+// What a rank's file of states on disk becomes in a checkpoint; without a header: nothing.
+struct SwapPart {
+  std::string header;
+  std::vector<checkpoint::Extent> extents;  // in the order of the file
+};
+
+SwapPart swap_part(const zero::Snapshot& snapshot, const checkpoint::Manifest& manifest,
+                   const std::vector<checkpoint::Extent>& pieces) {
+  SwapPart swap;
+  if (snapshot.file_parts().empty()) return swap;
+  int64_t at = 0;
+  for (const zero::Snapshot::FilePart& part : snapshot.file_parts()) {
+    constexpr int kFilling = checkpoint::Extent::kFilling;
+    const checkpoint::Extent filling{
+        .state = kFilling, .tensor = kFilling, .begin = at, .count = int64_t(part.bytes)};
+    swap.extents.push_back(part.piece < 0 ? filling : pieces[size_t(part.piece)]);
+    at += int64_t(part.bytes);
+  }
+  swap.header = checkpoint::swap_header(manifest, swap.extents, snapshot.layout().head);
+  return swap;
 }
 
 }  // namespace
@@ -78,7 +102,7 @@ bool CheckpointSaver::start(int64_t step, const std::string& run, int64_t best, 
   thread_ = std::thread([this, folder, best, layout = layout(step, run), own_file = std::move(own_file),
                          manifest = std::move(manifest), rank = world_.rank()]() mutable {
     set_log_rank(rank);
-    const std::string failed = problem_of([&] { write_own_file(folder, layout); });
+    const std::string failed = problem_of([&] { write_own_files(folder, layout); });
     engine_.snapshot().release();  // also when it failed
     own_file.set_value(failed);
     manifest.set_value(problem_of([&] {
@@ -115,12 +139,30 @@ std::string CheckpointSaver::finish() {
   return problem;
 }
 
-void CheckpointSaver::write_own_file(const Path& folder, const checkpoint::Manifest& manifest) {
+// States on disk are there already where the file that has them can be moved into the folder.
+void CheckpointSaver::write_own_files(const Path& folder, const checkpoint::Manifest& manifest) {
   zero::Snapshot& snapshot = engine_.snapshot();
-  checkpoint::StateFileWriter writer(folder, manifest, world_.rank(), saved_extents(engine_));
-  writer.write([&](size_t begin, size_t end) { return snapshot.part(begin, end); }, zero::Snapshot::kPart);
-  snapshot.release();  // before the disk has it: training may go on
-  writer.commit();
+  const int rank = world_.rank();
+  std::vector<checkpoint::Extent> extents = saved_extents(engine_);
+  SwapPart swap = swap_part(snapshot, manifest, extents);
+  const std::optional<DiskStore::Given> given =
+      swap.header.empty() ? std::nullopt : snapshot.give_file(folder);
+  if (given) extents.resize(snapshot.pieces_in_memory());
+  std::vector<checkpoint::StateFile> files;
+  if (!extents.empty()) {
+    checkpoint::StateFileWriter writer(folder, manifest, rank, std::move(extents));
+    writer.write([&](size_t begin, size_t end) { return snapshot.part(begin, end); }, zero::Snapshot::kPart);
+    snapshot.release();  // before the disk has it: training may go on
+    files.push_back(writer.commit());
+  }
+  snapshot.release();
+  if (given) {
+    for (size_t i = 0; i < swap.extents.size(); ++i) swap.extents[i].checksum = given->checksums[i];
+    const Path path = folder / checkpoint::swap_file_name(rank, manifest.world);
+    given->file().move_to(path);
+    files.push_back(checkpoint::seal_swap_file(path, swap.header, std::move(swap.extents)));
+  }
+  checkpoint::leave_note(folder, rank, manifest.world, files);
 }
 
 // What a failed save has written takes the space that the next one may need.
@@ -131,7 +173,7 @@ void CheckpointSaver::make_room() {
   if (!problem.empty()) log_warning("{}", problem);
 }
 
-checkpoint::StateFile CheckpointSaver::wait_for_note(const Path& folder, int rank) {
+std::vector<checkpoint::StateFile> CheckpointSaver::wait_for_note(const Path& folder, int rank) {
   // A disk may take its time. Once all ranks say that they are done, their notes must be seen soon: before
   // those who wait for this rank take it for dead.
   std::optional<Clock::time_point> end;
@@ -149,8 +191,8 @@ checkpoint::StateFile CheckpointSaver::wait_for_note(const Path& folder, int ran
 }
 
 void CheckpointSaver::write_manifest(const Path& folder, checkpoint::Manifest manifest) {
-  for (int rank = int(manifest.files.size()); rank < manifest.world; ++rank)
-    manifest.files.push_back(wait_for_note(folder, rank));
+  for (int rank = 0; rank < manifest.world && !options_.collect; ++rank)
+    std::ranges::move(wait_for_note(folder, rank), std::back_inserter(manifest.files));
   checkpoint::commit_manifest(folder, manifest);
 }
 

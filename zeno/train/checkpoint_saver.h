@@ -57,9 +57,9 @@ class CheckpointSaver {
   bool leads() const { return world_.rank() == options_.leader; }
   bool prepare(const Path& folder, int64_t step);
   checkpoint::Manifest layout(int64_t step, const std::string& run) const;
-  void write_own_file(const Path& folder, const checkpoint::Manifest& manifest);
+  void write_own_files(const Path& folder, const checkpoint::Manifest& manifest);
   void write_manifest(const Path& folder, checkpoint::Manifest manifest);
-  checkpoint::StateFile wait_for_note(const Path& folder, int rank);
+  std::vector<checkpoint::StateFile> wait_for_note(const Path& folder, int rank);
   void keep(int64_t newest, int64_t best);
   void make_room();
 

@@ -118,8 +118,8 @@ std::vector<checkpoint::StateFile> PeerSaver::share(const Path& folder) {
     attempt([&] { folder_.transfer()->move(out, in); });
   }
   attempt([&] {
-    const std::optional<checkpoint::StateFile> written = checkpoint::read_note(folder, rank, world);
-    if (written && problem.empty()) note = checkpoint::format_state_file(*written);
+    const auto written = checkpoint::read_note(folder, rank, world);
+    if (written && problem.empty()) note = checkpoint::format_state_files(*written);
   });
   const std::vector<std::string> notes = folder_.transfer()->gather(note);
   require(problem.empty(), ErrorKind::io, "{}", problem);
@@ -127,7 +127,8 @@ std::vector<checkpoint::StateFile> PeerSaver::share(const Path& folder) {
   for (int r = 0; r < world; ++r) {
     const std::string& text = notes[size_t(r)];
     require(!text.empty(), ErrorKind::io, "[peer snapshot] rank {} could not write or pass on its part", r);
-    files.push_back(checkpoint::parse_state_file(text, fmt::format("note of rank {}", r)));
+    for (auto& file : checkpoint::parse_state_files(text, fmt::format("note of rank {}", r)))
+      files.push_back(std::move(file));
   }
   return files;
 }

@@ -143,7 +143,8 @@ Engine::Engine(nn::LayerList model, const EngineOptions& options, comm::World& w
   executor_ = std::make_unique<Executor>(parts, world, ledger_);
   DiskOptions disk = options.disk;
   disk.name += fmt::format("rank{}", world.rank());
-  store_.allocate(ledger_, {world.allocator(options.device), host_allocator(world, options.device)}, disk);
+  store_.allocate(ledger_, {world.allocator(options.device), host_allocator(world, options.device)}, disk,
+                  snapshot_ ? snapshot_->layout() : StateStore::DiskLayout{});
   executor_->for_pools(Tier::host, [&](const Buffer& pool) {
     store_.register_memory({pool.data(), pool.bytes()});
   });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "zeno/base/error.h"
 #include "zeno/base/math.h"
@@ -15,6 +16,9 @@ Snapshot::Snapshot(const UnitTable& units, const StateStore& store, int rank, in
   for (int param = 0; param < int(units.params.size()); ++param) {
     if (units.params[size_t(param)].trainable) add(param, rank, most);
   }
+  put_file_last();
+  for (Place& place : places_) place.offset = std::exchange(size_, size_ + place.bytes);
+  if (in_memory_ < pieces_.size()) lay_out_file(most);
 }
 
 // The states of a stretch lie together: on a disk they are one extent.
@@ -26,17 +30,88 @@ void Snapshot::add(int param, int rank, int64_t most) {
   for (const Partition::Piece& run : group.partition.pieces(rank, offset, end)) {
     for (int64_t done = 0; done < run.count;) {
       const int64_t begin = run.full + done - offset;
-      const int64_t count = std::min(run.count - done, most - begin % most);
+      const int64_t left =
+          store_.count_in_chunk(place.group, {run.full + done, run.shard + done, run.count - done});
+      const int64_t count = std::min(left, most - begin % most);
       for (State state : kOptimizerStates) {
         if (!store_.exists(state, place.group)) continue;
         const size_t bytes = size_t(count) * size_of(store_.value_dtype(state));
         pieces_.push_back({state, param, begin, count});
-        places_.push_back({place.group, {run.full + done, run.shard + done, count}, size_, bytes});
-        size_ += bytes;
+        places_.push_back({place.group, {run.full + done, run.shard + done, count}, 0, bytes});
       }
       done += count;
     }
   }
+}
+
+// Is the piece on disk as a checkpoint has it, and in the file of no other rank?
+bool Snapshot::in_file(const Piece& piece, const Place& place) const {
+  const bool once =
+      !store_.whole(piece.state, place.group) || units_.groups[size_t(place.group)].partition.world() == 1;
+  if (!once || store_.dtype(State::first_moment) == DType::u8) return false;
+  const StateStore::Stretch stretch = store_.stretches(piece.state, place.group, place.piece).front();
+  return stretch.tier == Tier::disk && store_.in_block(piece.state, stretch.chunk);
+}
+
+void Snapshot::put_file_last() {
+  std::vector<Piece> pieces;
+  std::vector<Place> places;
+  for (const bool in_file : {false, true}) {
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      if (this->in_file(pieces_[i], places_[i]) != in_file) continue;
+      pieces.push_back(pieces_[i]);
+      places.push_back(places_[i]);
+    }
+    if (!in_file) in_memory_ = pieces.size();
+  }
+  pieces_ = std::move(pieces);
+  places_ = std::move(places);
+}
+
+// What lies where in the extents of the file, without gaps.
+void Snapshot::lay_out_file(int64_t most) {
+  struct Mark {
+    size_t offset = 0, bytes = 0;
+    int piece = 0;
+  };
+  std::vector<std::vector<Mark>> marks(units_.chunks.size());
+  constexpr size_t kEntry = 192, kFill = 128;  // bytes in a header beside the name: more than it takes
+  for (size_t i = in_memory_; i < pieces_.size(); ++i) {
+    const auto stretch = store_.stretches(pieces_[i].state, places_[i].group, places_[i].piece).front();
+    marks[size_t(stretch.chunk)].push_back({stretch.offset, stretch.bytes, int(i)});
+    layout_.head += kEntry + units_.params[size_t(pieces_[i].param)].name.size();
+  }
+  layout_.cuts.resize(units_.chunks.size());
+  for (int c = 0; c < int(units_.chunks.size()); ++c) {
+    if (!store_.has_extent(StateStore::OnDisk::states, c)) continue;
+    std::vector<Mark>& list = marks[size_t(c)];
+    std::ranges::sort(list, {}, &Mark::offset);
+    size_t at = 0;
+    const auto add = [&](int piece, size_t bytes) {
+      file_parts_.push_back({piece, bytes});
+      layout_.cuts[size_t(c)].push_back(at);
+      at += bytes;
+    };
+    // No longer than a piece may be: a reader takes it as one.
+    const auto fill_up_to = [&](size_t end) {
+      while (at < end) {
+        add(-1, std::min(end - at, size_t(most)));
+        layout_.head += kFill;
+      }
+    };
+    for (const Mark& mark : list) {
+      fill_up_to(mark.offset);
+      add(mark.piece, mark.bytes);
+    }
+    fill_up_to(store_.extent_bytes(StateStore::OnDisk::states, c));
+  }
+  layout_.head = round_up(layout_.head, kDirectAlign);
+}
+
+std::optional<DiskStore::Given> Snapshot::give_file(const Path& folder) {
+  if (file_parts_.empty()) return std::nullopt;
+  begun_.synchronize();
+  return store_.give_states(folder);
 }
 
 // For one part of the image.
@@ -48,11 +123,13 @@ size_t Snapshot::staging_bytes() const {
 
 void Snapshot::book(Ledger& ledger, int copies) const {
   ledger.book(Tier::host, Purpose::staging, staging_bytes() + size_ * size_t(copies));
+  ledger.book(Tier::disk, Purpose::staging, layout_.head);
 }
 
 void Snapshot::allocate(Ledger& ledger, Device device) {
   buffer_ = Buffer(ledger, Tier::host, Purpose::staging, staging_bytes(),
                    [device](size_t bytes) { return allocate_pinned(device, bytes); });
+  ledger.take(Tier::disk, Purpose::staging, layout_.head);
   if (mode_ == Mode::streamed) reads_.emplace(StreamOptions{.device = device, .name = "snapshot reads"});
 }
 

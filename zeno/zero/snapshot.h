@@ -4,9 +4,10 @@
 //
 // The image is a copy in host memory, taken at once, so that training can go on; or, where host memory and
 // disks hold the states already, or moments are kept in eight bits, it is read from there piece by piece as
-// it is written, and the next update waits until release(). Owns its memory, booked as host staging. copy()
-// is async; whoever changes the state next must wait for it. Thread rule: one thread, except part() and
-// release(), which one other thread may call after copy().
+// it is written, and the next update waits until release(). What is on disk as floats, once in all ranks
+// together, need not be read: the file itself can be given away, and training goes on in another. Owns its
+// memory, booked as host staging. copy() is async; whoever changes the state next must wait for it. Thread
+// rule: one thread, except part(), give_file() and release(), which one other thread may call after copy().
 #pragma once
 
 #include <condition_variable>
@@ -34,8 +35,21 @@ class Snapshot {
   // Pieces of at most `most` elements, which end at multiples of `most` in their parameter.
   Snapshot(const UnitTable& units, const StateStore& store, int rank, int64_t most, Mode mode);
 
+  // In the order of the image. Those in the file that can be given away are the last.
   const std::vector<Piece>& pieces() const { return pieces_; }
+  size_t pieces_in_memory() const { return in_memory_; }
   size_t size() const { return size_; }  // of the image
+
+  // That file from layout().head on: a piece (an index), or what fills it up (-1).
+  struct FilePart {
+    int piece = -1;
+    size_t bytes = 0;
+  };
+  const std::vector<FilePart>& file_parts() const { return file_parts_; }
+  const StateStore::DiskLayout& layout() const { return layout_; }
+  // Gives it to somebody in this folder, with the checksum of every part; empty where that cannot be. Blocks
+  // until the state is on the disk.
+  std::optional<DiskStore::Given> give_file(const Path& folder);
 
   // With room for `copies` more, which somebody else keeps.
   void book(Ledger& ledger, int copies = 0) const;
@@ -56,6 +70,9 @@ class Snapshot {
     size_t offset = 0, bytes = 0;  // in the image
   };
   void add(int param, int rank, int64_t most);
+  bool in_file(const Piece& piece, const Place& place) const;
+  void put_file_last();
+  void lay_out_file(int64_t most);
   size_t room() const;
   size_t staging_bytes() const;
   void read(size_t place, size_t skip, std::span<std::byte> out);
@@ -68,7 +85,9 @@ class Snapshot {
   Mode mode_;
   std::vector<Piece> pieces_;
   std::vector<Place> places_;
-  size_t size_ = 0;
+  size_t size_ = 0, in_memory_ = 0;
+  std::vector<FilePart> file_parts_;
+  StateStore::DiskLayout layout_;
   Buffer buffer_;  // the image, or two parts of it and an extent of the disk
   struct Copied {
     size_t end = 0;  // bytes

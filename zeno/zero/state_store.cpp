@@ -75,8 +75,8 @@ void StateStore::place_group(int g, bool shard_optimizer) {
 void StateStore::place_chunk(int c) {
   const StateChunk& chunk = units_.chunks[size_t(c)];
   const auto add_extent = [&](OnDisk what) {
-    extent_of(what, c) = written_.size();
-    written_.push_back(0);
+    extent_of(what, c) = written_[size_t(what)].size();
+    written_[size_t(what)].push_back(0);
   };
   if (units_.groups[chunk.group].tier == Tier::disk) {
     add_extent(OnDisk::params);
@@ -147,7 +147,7 @@ size_t StateStore::extent_bytes(OnDisk what, int chunk) const {
 size_t StateStore::largest_extent(OnDisk what) const {
   size_t most = 0;
   for (int c = 0; c < int(units_.chunks.size()); ++c) {
-    if (extent_of(what, c) != kNone) most = std::max(most, extent_bytes(what, c));
+    if (has_extent(what, c)) most = std::max(most, extent_bytes(what, c));
   }
   return most;
 }
@@ -159,7 +159,8 @@ void StateStore::book(Ledger& ledger) const {
   for (OnDisk what : kOnDisk) ledger.book(Tier::host, Purpose::staging, largest_extent(what));
 }
 
-void StateStore::allocate(Ledger& ledger, const Allocators& allocators, const DiskOptions& disk) {
+void StateStore::allocate(Ledger& ledger, const Allocators& allocators, const DiskOptions& disk,
+                          const DiskLayout& layout) {
   for (State state : kAllStates) {
     const auto bytes = [&](Tier tier) { return bytes_[size_t(tier)][size_t(state)]; };
     device_[size_t(state)] =
@@ -167,31 +168,41 @@ void StateStore::allocate(Ledger& ledger, const Allocators& allocators, const Di
     host_[size_t(state)] = Buffer(ledger, Tier::host, purpose_of(state), bytes(Tier::host), allocators.host);
     ledger.take(Tier::disk, purpose_of(state), bytes(Tier::disk));
   }
-  for (OnDisk what : kOnDisk)
+  for (OnDisk what : kOnDisk) {
     cached_[size_t(what)].buffer = Buffer(ledger, Tier::host, Purpose::staging, largest_extent(what));
-  if (!written_.empty()) create_disk(disk);
+    if (!written_[size_t(what)].empty()) create_disk(what, disk, layout);
+  }
 }
 
 void StateStore::register_memory(std::span<std::byte> memory) {
-  if (disk_ && !memory.empty()) disk_->register_buffer(memory);
+  if (memory.empty()) return;
+  for (const auto& disk : disks_) {
+    if (disk) disk->register_buffer(memory);
+  }
 }
 
-void StateStore::create_disk(const DiskOptions& options) {
-  disk_ = std::make_unique<DiskStore>(options);
-  std::vector<std::pair<OnDisk, int>> owner(written_.size());
-  for (OnDisk what : kOnDisk) {
-    for (int c = 0; c < int(units_.chunks.size()); ++c)
-      if (extent_of(what, c) != kNone) owner[extent_of(what, c)] = {what, c};
-  }
-  for (const auto& [what, c] : owner) {
+// Extents are in the order of their chunks.
+void StateStore::create_disk(OnDisk what, DiskOptions options, const DiskLayout& layout) {
+  const bool states = what == OnDisk::states, given = states && !layout.cuts.empty();
+  if (!states) options.name += "-params";
+  auto disk = std::make_unique<DiskStore>(std::move(options));
+  if (given) disk->reserve_head(layout.head);
+  for (int c = 0; c < int(units_.chunks.size()); ++c) {
+    if (!has_extent(what, c)) continue;
     const StateChunk& chunk = units_.chunks[size_t(c)];
-    disk_->add(
-        extent_bytes(what, c),
-        fmt::format("{} of {}, elements {} to {}", what == OnDisk::states ? "optimizer states" : "parameters",
-                    units_.unit_names[size_t(units_.groups[size_t(chunk.group)].unit)], chunk.begin,
-                    chunk.begin + chunk.count));
+    disk->add(extent_bytes(what, c),
+              fmt::format("{} of {}, elements {} to {}", states ? "optimizer states" : "parameters",
+                          units_.unit_names[size_t(units_.groups[size_t(chunk.group)].unit)], chunk.begin,
+                          chunk.begin + chunk.count),
+              given ? layout.cuts[size_t(c)] : std::vector<size_t>{});
   }
-  disk_->create();
+  disk->create();
+  disks_[size_t(what)] = std::move(disk);
+}
+
+std::optional<DiskStore::Given> StateStore::give_states(const Path& folder) const {
+  if (!disk(OnDisk::states).can_give(folder)) return std::nullopt;
+  return disk(OnDisk::states).give();
 }
 
 void StateStore::clear(StreamRef stream) {
@@ -200,7 +211,7 @@ void StateStore::clear(StreamRef stream) {
   for (const Buffer& buffer : host_) fill_zero_async(host, buffer.data(), buffer.bytes());
   stream.synchronize();
   host.synchronize();
-  std::fill(written_.begin(), written_.end(), char(0));
+  for (auto& written : written_) std::ranges::fill(written, char(0));
   for (Cached& cached : cached_) cached.chunk = -1;
 }
 
@@ -218,6 +229,12 @@ std::byte* StateStore::home(State state, int chunk) const {
 int StateStore::chunk_of(int group, int64_t index) const {
   const int first = units_.first_chunk[size_t(group)];
   return first + int(index / units_.chunks[size_t(first)].count);
+}
+
+int64_t StateStore::count_in_chunk(int group, const Partition::Piece& piece) const {
+  const int64_t index = policy_.optimizer == Placement::sharded ? piece.shard : piece.full;
+  const StateChunk& chunk = units_.chunks[size_t(chunk_of(group, index))];
+  return std::min(piece.count, chunk.begin + chunk.count - index);
 }
 
 std::vector<std::pair<int, Partition::Piece>> StateStore::by_chunk(State state, int group,
@@ -248,20 +265,18 @@ std::byte* StateStore::at(State state, int group, const Partition::Piece& piece)
 }
 
 void StateStore::read_extent(OnDisk what, int chunk, std::byte* to) const {
-  const size_t extent = extent_of(what, chunk);
   const size_t bytes = extent_bytes(what, chunk);
   const std::scoped_lock lock(reading_);
-  if (written_[extent]) {
-    disk_->read(int(extent), {to, bytes});
+  if (written(what, chunk)) {
+    disk(what).read(int(extent_of(what, chunk)), {to, bytes});
   } else {
     std::memset(to, 0, bytes);
   }
 }
 
 void StateStore::write_extent(OnDisk what, int chunk, const std::byte* from) const {
-  const size_t extent = extent_of(what, chunk);
-  disk_->write(int(extent), {from, extent_bytes(what, chunk)});
-  written_[extent] = 1;
+  disk(what).write(int(extent_of(what, chunk)), {from, extent_bytes(what, chunk)});
+  written(what, chunk) = 1;
 }
 
 std::byte* StateStore::cached(OnDisk what, int chunk) {

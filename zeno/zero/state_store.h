@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -36,8 +37,15 @@ class StateStore {
   struct Allocators {
     Allocator device, host;  // what ranks read of each other comes from them
   };
+  // Where stretches of a chunk's extent of states begin that have checksums of their own, by chunk, and room
+  // for a header before all extents: for whoever the file is given to. Empty: nobody.
+  struct DiskLayout {
+    size_t head = 0;
+    std::vector<std::vector<size_t>> cuts;
+  };
   // Collective when an allocator is. `disk` says where homes on disk are. Nothing is defined before clear().
-  void allocate(Ledger& ledger, const Allocators& allocators, const DiskOptions& disk);
+  void allocate(Ledger& ledger, const Allocators& allocators, const DiskOptions& disk,
+                const DiskLayout& layout);
   // Memory of the host that extents will be read to and written from, as long as the store lives.
   void register_memory(std::span<std::byte> memory);
 
@@ -94,6 +102,12 @@ class StateStore {
   size_t largest_extent(OnDisk what) const;
   void read_extent(OnDisk what, int chunk, std::byte* to) const;
   void write_extent(OnDisk what, int chunk, const std::byte* from) const;
+  bool has_extent(OnDisk what, int chunk) const { return extent_of(what, chunk) != kNone; }
+  // Optimizer states: how many elements of the piece, from its first on, are in one chunk.
+  int64_t count_in_chunk(int group, const Partition::Piece& piece) const;
+  // Gives the file with the extents of states to somebody in this folder, if it can (disk_store.h). While
+  // nobody writes extents.
+  std::optional<DiskStore::Given> give_states(const Path& folder) const;
 
   // The pieces this rank updates: its shard, or everything when the optimizer is replicated.
   const std::vector<Partition::Piece>& owned(int group) const { return owned_[size_t(group)]; }
@@ -125,20 +139,22 @@ class StateStore {
   void flush(OnDisk what);
   size_t extent_of(OnDisk what, int chunk) const { return extents_[size_t(what)][size_t(chunk)]; }
   size_t& extent_of(OnDisk what, int chunk) { return extents_[size_t(what)][size_t(chunk)]; }
-  void create_disk(const DiskOptions& options);
+  void create_disk(OnDisk what, DiskOptions options, const DiskLayout& layout);
+  DiskStore& disk(OnDisk what) const { return *disks_[size_t(what)]; }
+  char& written(OnDisk what, int chunk) const { return written_[size_t(what)][extent_of(what, chunk)]; }
 
   const UnitTable& units_;
   const Policy& policy_;
   std::array<std::vector<Slot>, kStates> slots_;      // by group
   std::array<std::vector<size_t>, kStates> offsets_;  // by chunk: of optimizer states
   static constexpr size_t kNone = size_t(-1);
-  std::array<std::vector<size_t>, 2> extents_;  // by what and chunk
-  mutable std::vector<char> written_;           // by extent: those never written hold zeros
+  std::array<std::vector<size_t>, 2> extents_;        // by what and chunk
+  mutable std::array<std::vector<char>, 2> written_;  // by what and extent: those never written hold zeros
   std::array<std::array<size_t, kStates>, kTiers.size()> bytes_{};  // by tier and state
   std::array<Buffer, kStates> device_, host_;
-  std::unique_ptr<DiskStore> disk_;
-  mutable std::mutex reading_;    // the disk has one reader at a time
-  std::array<Cached, 2> cached_;  // by what
+  std::array<std::unique_ptr<DiskStore>, 2> disks_;  // by what
+  mutable std::mutex reading_;                       // a disk has one reader at a time
+  std::array<Cached, 2> cached_;                     // by what
   std::vector<std::vector<Partition::Piece>> owned_;
 };
 
