@@ -114,7 +114,8 @@ class Auto : public CliRuns {
     std::ofstream(path("cache") + "/machine-cpu.json")
         << R"({"name": "two cores", "device": "cpu", "nodes": 1,
       "node_ranks": 1, "matmul_16bit_flops": 2e11, "matmul_fp32_flops": 2e11, "matmul_fp8_flops": 2e11,
-      "attention_flops": 1e11, "memory_bytes_per_s": 3e10, "launch_s": 1e-6, "memory_bytes": 2.4e10,
+      "attention_flops": 1e11, "memory_bytes_per_s": 3e10,
+      "packed_elements_per_s": 1e10, "launch_s": 1e-6, "memory_bytes": 2.4e10,
       "host_memory_bytes": 2.4e10, "host_updates_per_s": 1e9, "host_link_bytes_per_s": 1e10,
       "disk_read_bytes_per_s": 3e9, "disk_write_bytes_per_s": 3e9, "disk_bytes": 1e11,
       "inside_bytes_per_s": 5e9, "inside_latency_s": 1e-5, "between_bytes_per_s": 0, "between_latency_s": 0})";

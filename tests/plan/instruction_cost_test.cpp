@@ -61,6 +61,41 @@ TEST(InstructionCost, BytesOfAnUpdate) {
   EXPECT_DOUBLE_EQ(bytes(DType::bf16, DType::f32, Tier::host), 28);
 }
 
+// A core fetches what it changes once; 28 and 30 bytes are a GPU's.
+TEST(InstructionCost, BytesOfAnUpdateOnACpu) {
+  Machine m = free_machine();
+  m.kind = Device::Kind::cpu;
+  m.nodes = 1;
+  m.memory_rate = 1;
+  zero::EngineOptions o = options(0);
+  o.device = {};
+  const double count = owned(model(), o, 1);
+  EXPECT_DOUBLE_EQ(seconds(model(), o, m, 1, zero::Op::update) / count, 18);
+  EXPECT_DOUBLE_EQ(seconds(model(), o, m, 1, zero::Op::scan) / count, 4);
+  o.policy.compute = DType::f32;
+  EXPECT_DOUBLE_EQ(seconds(model(), o, m, 1, zero::Op::update) / count, 16);
+}
+
+// However few rows there are, every weight is read and packed in both passes and its gradient written.
+TEST(InstructionCost, ProductsOfAFewRows) {
+  const nn::LayerList layers = test::shape_of(test::llama(64, 1, 2, 2, 32, 128, 512, false), 1);
+  const double weights = 64 * 192 + 64 * 64 + 3 * 64 * 128;
+  zero::EngineOptions o = options(0);
+  o.shape = {1, 1};
+  Machine m = free_machine();
+  m.packing = 1;
+  EXPECT_NEAR(seconds(layers, o, m, 1, zero::Op::forward) / weights, 1, 0.03);
+  EXPECT_NEAR(seconds(layers, o, m, 1, zero::Op::backward) / weights, 1, 0.06);
+  m.packing = 0;
+  m.memory_rate = 1;
+  const double embedding = 512 * 64;  // cleared
+  const auto backward = [&] { return seconds(layers, o, m, 1, zero::Op::backward); };
+  EXPECT_NEAR(backward(), 2 * weights + 4 * (weights + embedding), 0.1 * 6 * weights);
+  const double wide = backward();
+  o.policy.grad = DType::bf16;
+  EXPECT_DOUBLE_EQ(wide - backward(), 2 * (weights + embedding));
+}
+
 TEST(InstructionCost, StatesPassTheLinkOnceEachWay) {
   Machine m = free_machine();
   m.host_link = 1;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/expect_error.h"
 #include "tests/support/temp_dir.h"
 #include "zeno/base/error.h"
 
@@ -30,8 +31,9 @@ TEST(Machine, RanksFillNodes) {
   EXPECT_EQ(machine.with_ranks(4).node_ranks, 4);
   EXPECT_EQ(machine.with_ranks(4).nodes, 1);
   EXPECT_EQ(machine.with_ranks(64).nodes, 8);
-  Machine cores{.name = "cores", .matmul_fp32 = 100, .memory = 64};
+  Machine cores{.name = "cores", .matmul_fp32 = 100, .packing = 8, .memory = 64};
   EXPECT_EQ(cores.with_ranks(4).matmul_fp32, 25);
+  EXPECT_EQ(cores.with_ranks(4).packing, 2);
   EXPECT_EQ(cores.with_ranks(4).memory, 16);
 }
 
@@ -40,7 +42,9 @@ TEST(Machine, KnowsWhichLinksItLacks) {
   EXPECT_TRUE(one.links(1));
   EXPECT_FALSE(one.links(2));
   EXPECT_TRUE(named_machine("h100-8").links(512));
-  EXPECT_TRUE((Machine{.name = "cores"}.links(4)));
+  const Machine cores{.name = "cores", .inside = {1, 0}};
+  EXPECT_TRUE(cores.links(4));
+  EXPECT_EQ(cores.with_ranks(4).inside.rate, 0.25) << "they share it";
 }
 
 TEST(Machine, DamageIsNamed) {
@@ -55,6 +59,17 @@ TEST(Machine, DamageIsNamed) {
     replace_file(file, text);
     EXPECT_THROW(load_machine(file), Error) << to;
   }
+}
+
+TEST(Machine, AProfileFromBeforePackingIsToBeMeasuredAgain) {
+  const test::TempDir folder;
+  const Path file = folder.path() / "machine.json";
+  save_machine(named_machine("h200-1"), file);
+  std::string text = read_file(file);
+  const size_t at = text.find("\"packed_elements_per_s\"");
+  replace_file(file, text.erase(at, text.find('\n', at) + 1 - at));
+  test::expect_error(ErrorKind::data, {"packed_elements_per_s", "zeno doctor --measure"},
+                     [&] { load_machine(file); });
 }
 
 }  // namespace

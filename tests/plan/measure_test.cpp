@@ -51,10 +51,12 @@ TEST(Measure, EveryRateOfThisMachine) {
                              m.disk_write, m.disk, m.inside.rate, m.inside.latency, m.between.latency}) {
     EXPECT_TRUE(std::isfinite(value) && value > 0) << value;
   }
+  EXPECT_TRUE(std::isfinite(m.packing) && m.packing >= 0) << m.packing;
   EXPECT_EQ(m.between.rate, 5e9);
   EXPECT_EQ(m.kind, Device::Kind::cpu);
   EXPECT_EQ(m.ranks(), 1);
-  EXPECT_TRUE(lines.contains("matmul, 16 bits") && lines.contains("disk, write"));
+  EXPECT_TRUE(lines.contains("matmul, 16 bits") && lines.contains("packing") &&
+              lines.contains("disk, write"));
   EXPECT_TRUE(list_folder(folder.path()).empty()) << "the file is gone";
 }
 
@@ -67,6 +69,7 @@ TEST(Measure, AProfileIsFoundAgain) {
   ASSERT_TRUE(found);
   EXPECT_EQ(found->name, measured.name);
   EXPECT_EQ(found->matmul_fp32, measured.matmul_fp32);
+  EXPECT_EQ(found->packing, measured.packing);
   EXPECT_EQ(found->inside.latency, measured.inside.latency);
   EXPECT_FALSE(measured_machine(folder.path(), Device::Kind::cuda)) << "each device has its own";
 
@@ -106,13 +109,13 @@ TEST(Measure, UpdatesOfEveryKindOfState) {
   constexpr int64_t kCount = 6400;
   zero::Policy policy;
   HostUpdates plain(1, policy, kCount);
-  EXPECT_EQ(plain.bytes(), 28.0 * kCount) << "masters are the parameters";
+  EXPECT_EQ(plain.bytes(), 16.0 * kCount) << "masters are the parameters";
   policy.compute = policy.grad = DType::bf16;
   HostUpdates copied(2, policy, kCount);
-  EXPECT_EQ(copied.bytes(), 28.0 * kCount);
+  EXPECT_EQ(copied.bytes(), 16.0 * kCount);
   policy.moments = DType::u8;
   HostUpdates cells(2, policy, kCount);
-  EXPECT_LT(cells.bytes(), 18.0 * kCount);
+  EXPECT_LT(cells.bytes(), 11.0 * kCount);
   for (HostUpdates* updates : {&plain, &copied, &cells}) {
     updates->run();
     EXPECT_EQ(updates->count(), kCount);

@@ -174,7 +174,7 @@ TEST(Timeline, CpuRanksShareTheirCores) {
                 .attention = 1e9,
                 .memory_rate = 1e8,
                 .launch = 1e-6};
-  cores.inside.latency = 1e-6;
+  cores.inside = {2e7, 1e-6};
   zero::EngineOptions o = options({.stage = 3});
   o.policy.compute = DType::f32;
   const Walked w = walk(o, cores, 2);

@@ -59,9 +59,10 @@ class Embedding final : public Layer {
     const Parameter& table = list_.all()[size_t(table_)];
     const double moved = double(shape.rows() * table.cols) * double(size_of(compute));
     const double tables = positions_ == kAbsent ? 1 : 2;
-    const double cleared = sparse_ ? double(table.count()) * double(size_of(compute)) : 0;
     LayerWork work{.forward = {.bytes = (1 + tables) * moved}};
-    if (table.trainable) work.backward.bytes = 3 * tables * moved + cleared;
+    // A table that is not the head's too is cleared first.
+    if (table.trainable)
+      work.backward = {.bytes = 3 * tables * moved, .gradients = sparse_ ? double(table.count()) : 0};
     return work;
   }
   bool backward_needs_params() const override { return false; }

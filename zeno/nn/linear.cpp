@@ -100,7 +100,7 @@ void linear_backward(StreamRef stream, const LinearBackward& op) {
 LayerWork work_of(const LinearWork& l) {
   const Work y = product_work(l.rows, l.in, l.out, l.compute),
              dx = product_work(l.rows, l.out, l.in, l.compute),
-             dweight = l.trained ? product_work(l.out, l.rows, l.in, l.compute) : Work{};
+             dweight = l.trained ? gradient_work(l.rows, l.in, l.out, l.compute) : Work{};
   if (!l.fp8) return {.forward = y, .backward = dx + dweight};
   // Quantising reads twice, once for the scale, and writes a byte; products read bytes.
   const double wide = double(size_of(l.compute)), quantise = 2 * wide + 1;
@@ -109,7 +109,8 @@ LayerWork work_of(const LinearWork& l) {
   return {.forward = {.fp8_flops = y.matmul_flops, .bytes = (quantise + 1) * (x + weight) + wide * result},
           .backward = {.fp8_flops = dx.matmul_flops + dweight.matmul_flops,
                        .bytes = (quantise + 1 + 2 * trained) * result + (quantise + 1) * weight + wide * x +
-                                trained * ((quantise + 1) * x + wide * weight)}};
+                                trained * (quantise + 1) * x,
+                       .gradients = dweight.gradients}};
 }
 
 Tensor take_fp8(Layout& work, int64_t rows, int64_t in, int64_t out) {

@@ -12,6 +12,8 @@ struct Work {
   double fp8_flops = 0;        // products in fp8
   double attention_flops = 0;  // scores and values, causal
   double bytes = 0;            // read plus written
+  double gradients = 0;        // elements of weights' gradients, which have a type of their own
+  double packed = 0;           // elements of products' operands, which a CPU's kernels copy into panels
 
   double flops() const { return matmul_flops + fp8_flops + attention_flops; }
   Work& operator+=(const Work& other) {
@@ -19,12 +21,18 @@ struct Work {
     fp8_flops += other.fp8_flops;
     attention_flops += other.attention_flops;
     bytes += other.bytes;
+    gradients += other.gradients;
+    packed += other.packed;
     return *this;
   }
   friend Work operator+(Work a, const Work& b) { return a += b; }
   friend Work operator-(const Work& a, const Work& b) {
-    return {a.matmul_flops - b.matmul_flops, a.fp8_flops - b.fp8_flops, a.attention_flops - b.attention_flops,
-            a.bytes - b.bytes};
+    return {a.matmul_flops - b.matmul_flops,
+            a.fp8_flops - b.fp8_flops,
+            a.attention_flops - b.attention_flops,
+            a.bytes - b.bytes,
+            a.gradients - b.gradients,
+            a.packed - b.packed};
   }
 };
 
@@ -43,8 +51,19 @@ struct LayerWork {
 
 // [rows, inner] · [inner, cols]; all three matrices have the type.
 inline Work product_work(double rows, double inner, double cols, DType dtype) {
-  const double moved = rows * inner + inner * cols + rows * cols;
-  return {.matmul_flops = 2 * rows * inner * cols, .bytes = moved * double(size_of(dtype))};
+  const double operands = rows * inner + inner * cols;
+  return {.matmul_flops = 2 * rows * inner * cols,
+          .bytes = (operands + rows * cols) * double(size_of(dtype)),
+          .packed = operands};
+}
+
+// The gradient of a weight [out, in] from dy [rows, out] and x [rows, in].
+inline Work gradient_work(double rows, double in, double out, DType dtype) {
+  const double operands = rows * (in + out);
+  return {.matmul_flops = 2 * rows * in * out,
+          .bytes = operands * double(size_of(dtype)),
+          .gradients = in * out,
+          .packed = operands};
 }
 
 }  // namespace zeno::nn

@@ -95,7 +95,7 @@ Cost CostModel::of(const Instruction& in) const {
     case Op::zero_grads:
       return pass(double(target().padded()) * grad);
     case Op::add_grads:
-      return pass(3 * double(target().padded()) * grad);
+      return pass((1 + changed()) * double(target().padded()) * grad);
     case Op::scan:
       return pass(double(target().partition.shard()) * grad);
     case Op::start:
@@ -110,8 +110,10 @@ Cost CostModel::compute(const nn::Work& work, double model_flops) const {
   const bool fp32_gpu = machine_.kind == Device::Kind::cuda && step_.policy.compute == DType::f32;
   const double attention =
       fp32_gpu ? machine_.attention * machine_.matmul_fp32 / machine_.matmul_16bit : machine_.attention;
+  const double bytes = work.bytes + work.gradients * double(size_of(step_.policy.grad));
   double seconds = machine_.launch + work.matmul_flops / machine_.matmul(step_.policy.compute, false) +
-                   work.attention_flops / attention + work.bytes / machine_.memory_rate;
+                   work.attention_flops / attention + bytes / machine_.memory_rate;
+  if (machine_.packing > 0) seconds += work.packed / machine_.packing;
   if (work.fp8_flops > 0) seconds += work.fp8_flops / machine_.matmul_fp8;
   return {Resource::compute, seconds, model_flops};
 }
@@ -128,6 +130,9 @@ Cost CostModel::layer_cost(const Instruction& in) const {
   if (in.op == Op::backward) return compute(work.backward, model_flops_of_backward(work));
   return compute(in.y == zero::kNoRegion ? work.forward - work.last : work.forward, 0);
 }
+
+// A core fetches what it changes once, and what it changed goes back beside its work.
+double CostModel::changed() const { return machine_.kind == Device::Kind::cpu ? 1 : 2; }
 
 // On a CPU, ranks copy and sum in each other's memory: with the cores that compute.
 Cost CostModel::collective(double seconds) const {
@@ -146,9 +151,7 @@ double CostModel::gather_time(double bytes) const {
   const double others = double(world_ - 1) / world_, nodes = machine_.nodes;
   const double across =
       nodes > 1 ? bytes * (nodes - 1) / nodes / (machine_.node_ranks * machine_.between.rate) : 0;
-  const bool gpu = machine_.kind == Device::Kind::cuda;
-  // On a CPU every byte of the result is read from a peer and written.
-  const double inside = gpu ? bytes * others / machine_.inside.rate : 2 * bytes / machine_.memory_rate;
+  const double inside = machine_.node_ranks > 1 ? bytes * others / machine_.inside.rate : 0;
   return std::max(inside, across) + hops();
 }
 
@@ -157,8 +160,7 @@ double CostModel::trade_time(double bytes) const {
   if (world_ == 1) return 0;
   const double near = machine_.node_ranks, all = world_;
   const double across = machine_.nodes > 1 ? bytes * (all - near) / all / machine_.between.rate : 0;
-  const bool gpu = machine_.kind == Device::Kind::cuda;
-  const double inside = gpu ? bytes * (near - 1) / all / machine_.inside.rate : 0;
+  const double inside = near > 1 ? bytes * (near - 1) / all / machine_.inside.rate : 0;
   return std::max(inside, across) + hops();
 }
 
@@ -182,19 +184,16 @@ double CostModel::reduce_seconds(const Instruction& in) const {
   }
   const double wire = elements * double(size_of(step_.policy.wire));
   const double slice = elements / world_ * double(size_of(step_.policy.grad));
-  // Slices of all ranks are read and their sum is written; a copy in the type of the wire comes before.
-  double bytes = wire + slice;
+  // Slices of all ranks are read and their sum is written, on a CPU on their way; a copy in the type of the
+  // wire comes before.
+  double bytes = machine_.kind == Device::Kind::cuda ? wire + slice : 0;
   if (in.wire != zero::kNoRegion) bytes += wire + elements * double(size_of(step_.policy.grad));
   double seconds = trade_time(wire);
-  if (!step_.program.scatter) {  // and the sums to everybody
-    const bool gpu = machine_.kind == Device::Kind::cuda;
-    seconds += trade_time(wire);
-    if (!gpu) bytes += 2 * wire * (world_ - 1) / world_;
-  }
+  if (!step_.program.scatter) seconds += trade_time(wire);  // and the sums to everybody
   return seconds + bytes / machine_.memory_rate;
 }
 
-// Gradient read, masters and moments read and written, parameters written where they are no masters.
+// Gradient read, masters and moments changed, parameters written where they are no masters.
 double CostModel::update_bytes(const Instruction& in) const {
   const int group = in.target.group;
   const int64_t count = step_.units.chunks[size_t(in.chunk)].count;
@@ -202,7 +201,7 @@ double CostModel::update_bytes(const Instruction& in) const {
     return store_.exists(state, group) ? double(store_.bytes_of(state, group, count)) : 0.0;
   };
   double sum = bytes(State::grad);
-  for (State state : zero::kOptimizerStates) sum += 2 * bytes(state);
+  for (State state : zero::kOptimizerStates) sum += changed() * bytes(state);
   const bool made = in.made != zero::kNoRegion;
   if (made || step_.policy.compute != step_.policy.states) sum += bytes(State::param);
   return sum;

@@ -42,6 +42,7 @@ class CostModel {
   double moved_bytes(const zero::Instruction& in) const;
   Cost collective(double seconds) const;
   Cost pass(double bytes) const;  // through the device's memory
+  double changed() const;         // passes of a byte that is read and written
   double gather_time(double bytes) const;
   double trade_time(double bytes) const;
   double hops() const;

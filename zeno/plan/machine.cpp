@@ -26,6 +26,7 @@ std::vector<Field> fields_of(Machine& m) {
           {"matmul_fp8_flops", m.matmul_fp8},
           {"attention_flops", m.attention},
           {"memory_bytes_per_s", m.memory_rate},
+          {"packed_elements_per_s", m.packing},
           {"launch_s", m.launch},
           {"memory_bytes", m.memory},
           {"host_memory_bytes", m.host_memory},
@@ -138,7 +139,7 @@ double Machine::matmul(DType dtype, bool fp8) const {
 }
 
 bool Machine::links(int world) const {
-  if (world == 1 || kind == Device::Kind::cpu) return true;
+  if (world == 1) return true;
   const Machine machine = with_ranks(world);
   return (machine.node_ranks == 1 || inside.rate > 0) && (machine.nodes == 1 || between.rate > 0);
 }
@@ -148,8 +149,9 @@ Machine Machine::with_ranks(int world) const {
   if (kind == Device::Kind::cpu) {
     const int on_node = div_ceil(world, nodes);
     machine.node_ranks = on_node;
-    for (double* shared : {&machine.matmul_16bit, &machine.matmul_fp32, &machine.matmul_fp8,
-                           &machine.attention, &machine.memory_rate, &machine.memory})
+    for (double* shared :
+         {&machine.matmul_16bit, &machine.matmul_fp32, &machine.matmul_fp8, &machine.attention,
+          &machine.memory_rate, &machine.packing, &machine.memory, &machine.inside.rate})
       *shared /= on_node;
     return machine;
   }

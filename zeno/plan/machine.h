@@ -26,12 +26,13 @@ struct Machine {
   int node_ranks = 1;  // devices of a node; on CPUs any number of ranks shares it
 
   // A device; on CPUs all cores of a node together. FLOP/s are those beside the time that the operands' bytes
-  // take at memory_rate: the two are added (instruction_cost.h).
+  // take at memory_rate, and their packing: these are added (instruction_cost.h).
   double matmul_16bit = 0, matmul_fp32 = 0, matmul_fp8 = 0;  // FLOP/s
   double attention = 0;                                      // FLOP/s, 16 bits; backward is 2.5 × forward
-  double memory_rate = 0;                                    // read plus written
-  double launch = 0;  // seconds that an instruction costs beside its work
-  double memory = 0;  // bytes
+  double memory_rate = 0;  // bytes: GPUs, read plus written; CPUs, read, written or both, each once
+  double packing = 0;  // elements of products' operands that a CPU copies into panels; 0: it costs nothing
+  double launch = 0;   // seconds that an instruction costs beside its work
+  double memory = 0;   // bytes
 
   // The host of a node, shared by its devices.
   double host_memory = 0;   // bytes
@@ -40,7 +41,7 @@ struct Machine {
   double disk_read = 0, disk_write = 0;
   double disk = 0;  // bytes
 
-  // Ranks of a node (on CPUs only the latency counts: they share memory); nodes, for each rank.
+  // Ranks of a node (on CPUs the rate is that of all together); nodes, for each rank.
   Link inside, between;
 
   double matmul(DType dtype, bool fp8) const;

@@ -51,6 +51,7 @@ class Measurement {
 
   Machine run() {
     memory();  // first: the others take its time off
+    packing();
     matmuls();
     attention();
     launch();
@@ -67,7 +68,8 @@ class Measurement {
     if (options_.report) options_.report({what, std::move(rate), std::move(how)});
   }
 
-  // On a CPU the memory's rate is what AdamW sees: the greatest of all that streams through memory.
+  // On a CPU the memory's rate is what AdamW sees. A core waits for what it fetches, also to overwrite it,
+  // and not for what goes back: so reading alone, clearing and copying have the same rate.
   void memory() {
     zero::Policy policy;
     policy.compute = DType::bf16;
@@ -80,7 +82,7 @@ class Measurement {
     report("AdamW by the CPU", fmt::format("{:.2f} billion/s", machine_.host_updates / kGiga),
            fmt::format("fp32 states and gradients, 16-bit copy, {} cores", available_cores()));
     report("memory", bytes_text(machine_.memory_rate),
-           gpu() ? "a copy within the device, read plus written" : "as AdamW streams it, read plus written");
+           gpu() ? "a copy within the device, read plus written" : "as AdamW streams it, each byte once");
   }
 
   void host_link() {
@@ -97,6 +99,14 @@ class Measurement {
     return rate.flops;
   }
 
+  void packing() {
+    if (gpu()) return;  // takes operands as they lie
+    machine_.packing = measure_packing(sizes_, machine_.memory_rate, 0.5 * sizes_.seconds);
+    report("packing",
+           machine_.packing > 0 ? fmt::format("{:.2f} billion/s", machine_.packing / kGiga) : "free",
+           "operands of linears, 16 rows, both ways, beside bytes and FLOPs");
+  }
+
   // As in training: with the plans that a run would make, kept for the next.
   void matmuls() {
     std::optional<cuda::MatmulTuning> tuning;
@@ -105,9 +115,10 @@ class Measurement {
     if (kept) cuda::load_matmul_plans(options_.matmul_plans);
     const auto measure = [&](std::string_view what, MatmulType type, double part) {
       const double seconds = part * sizes_.seconds;
-      return report_compute(what, measure_matmul(device_, type, sizes_, machine_.memory_rate, seconds),
-                            fmt::format("linears, {} x {} x {}, both ways, {:.1f} s", sizes_.tokens,
-                                        sizes_.width, sizes_.inner, seconds));
+      return report_compute(
+          what, measure_matmul(device_, type, sizes_, machine_.memory_rate, machine_.packing, seconds),
+          fmt::format("linears, {} x {} x {}, both ways, {:.1f} s", sizes_.tokens, sizes_.width, sizes_.inner,
+                      seconds));
     };
     machine_.matmul_16bit = measure("matmul, 16 bits", MatmulType::bits16, 1);
     machine_.matmul_fp32 = measure("matmul, fp32", MatmulType::fp32, gpu() ? 0.4 : 1);
@@ -133,8 +144,9 @@ class Measurement {
     if (count < 2) return report("between ranks", "unknown", "one GPU: nobody to talk to");
     machine_.inside = measure_inside(options_.kind, count,
                                      gpu() ? sizes_.copy_bytes : 2 * sizes_.copy_bytes / size_t(count));
+    if (!gpu()) machine_.inside.rate *= count;
     report("between ranks", bytes_text(machine_.inside.rate) + ", " + micros_text(machine_.inside.latency),
-           fmt::format("{} ranks at once, each: reduce-scatter and all-gather", count));
+           fmt::format("{} ranks at once, {}: reduce-scatter and all-gather", count, gpu() ? "each" : "all"));
   }
 
   void disk() {

@@ -12,9 +12,9 @@
 namespace zeno::plan {
 namespace {
 
-// At most half of the time is the memory's: caches may hold what is small.
-ComputeRate rate_of(double flops, double bytes, double memory_rate, double seconds) {
-  return {flops / (seconds - std::min(bytes / memory_rate, seconds / 2)), flops / seconds};
+// What is left of `seconds` beside the memory's: at least half, caches may hold what is small.
+double beside_memory(double bytes, double memory_rate, double seconds) {
+  return seconds - std::min(bytes / memory_rate, seconds / 2);
 }
 
 // y = x·Wᵀ and its gradients.
@@ -41,15 +41,14 @@ class Linear {
     nn::linear_forward(stream, forward_);
     nn::linear_backward(stream, backward_);
   }
-  double flops() const { return 3 * 2.0 * double(forward_.x.count()) * double(forward_.weight.rows); }
-  // Each product moves three matrices, each once. To quantise one reads it twice and writes bytes, which the
-  // product reads; dy is written in two orders at once.
-  double bytes() const {
-    const double x = double(forward_.x.count()), weight = double(forward_.weight.count()),
-                 y = double(forward_.y.count()), wide = double(size_of(forward_.x.dtype));
-    if (!forward_.fp8) return 3 * wide * (x + weight + y);
-    const double quantised = 2 * wide + 2;
-    return quantised * (2 * x + 2 * weight + y) + 2 * y + wide * (x + weight + y);
+  nn::Work work() const {
+    const Tensor &x = forward_.x, &weight = forward_.weight;
+    const nn::LayerWork work = nn::work_of({.rows = double(x.rows),
+                                            .in = double(x.cols),
+                                            .out = double(weight.rows),
+                                            .compute = x.dtype,
+                                            .fp8 = bool(forward_.fp8)});
+    return work.forward + work.backward;
   }
 
  private:
@@ -57,25 +56,56 @@ class Linear {
   nn::LinearBackward backward_;
 };
 
+struct Products {
+  nn::Work work;
+  double beside_memory = 0;  // seconds
+  double seconds = 0;
+};
+
+// Linears of a transformer over so many rows, one after the other, until they have `weights` elements.
+Products time_products(Device device, MatmulType type, const MeasureSizes& sizes, int64_t rows,
+                       int64_t weights, double memory_rate, double seconds) {
+  MeasureBench bench(device);
+  std::vector<Linear> linears;
+  Products result;
+  double have = 0;
+  const auto add = [&](int64_t in, int64_t out) {
+    result.work += linears.emplace_back(bench, type, rows, in, out).work();
+    have += double(in * out);
+  };
+  do {
+    add(sizes.width, sizes.inner);
+    // On a GPU each product takes about a second to tune, so one shape stands for all in fp32 and fp8.
+    if (device.kind == Device::Kind::cpu || type == MatmulType::bits16) add(sizes.width, sizes.width);
+    if (device.kind == Device::Kind::cpu) add(sizes.inner, sizes.width);
+  } while (have < double(weights));
+  result.seconds = bench.seconds(seconds, [&] {
+    for (const Linear& linear : linears) linear.queue(bench.stream());
+  });
+  const double bytes = result.work.bytes + result.work.gradients * double(size_of(DType::f32));
+  result.beside_memory = beside_memory(bytes, memory_rate, result.seconds);
+  return result;
+}
+
 }  // namespace
 
 ComputeRate measure_matmul(Device device, MatmulType type, const MeasureSizes& sizes, double memory_rate,
-                           double seconds) {
-  MeasureBench bench(device);
-  std::vector<Linear> linears;
-  const auto add = [&](int64_t in, int64_t out) { linears.emplace_back(bench, type, sizes.tokens, in, out); };
-  add(sizes.width, sizes.inner);
-  // On a GPU each product takes about a second to tune, so one shape stands for all in fp32 and fp8.
-  if (device.kind == Device::Kind::cpu || type == MatmulType::bits16) add(sizes.width, sizes.width);
-  if (device.kind == Device::Kind::cpu) add(sizes.inner, sizes.width);
-  double flops = 0, bytes = 0;
-  for (const Linear& linear : linears) {
-    flops += linear.flops();
-    bytes += linear.bytes();
-  }
-  return rate_of(flops, bytes, memory_rate, bench.seconds(seconds, [&] {
-    for (const Linear& linear : linears) linear.queue(bench.stream());
-  }));
+                           double packing, double seconds) {
+  const Products products = time_products(device, type, sizes, sizes.tokens, 0, memory_rate, seconds);
+  const double flops = products.work.flops(), packed = packing > 0 ? products.work.packed / packing : 0;
+  return {flops / std::max(products.beside_memory - packed, products.seconds / 2), flops / products.seconds};
+}
+
+double measure_packing(const MeasureSizes& sizes, double memory_rate, double seconds) {
+  constexpr int64_t kFew = 16;
+  const Products many = time_products({}, MatmulType::fp32, sizes, sizes.tokens, 0, memory_rate, seconds / 2);
+  // As much as AdamW goes through, so that caches hold no more of it.
+  const Products few =
+      time_products({}, MatmulType::fp32, sizes, kFew, 2 * sizes.elements, memory_rate, seconds / 2);
+  const double share = few.work.flops() / many.work.flops();
+  const double packed = few.work.packed - share * many.work.packed,
+               time = few.beside_memory - share * many.beside_memory;
+  return time > 0 ? packed / time : 0;
 }
 
 ComputeRate measure_attention(Device device, const MeasureSizes& sizes, double memory_rate, double seconds) {
@@ -103,10 +133,11 @@ ComputeRate measure_attention(Device device, const MeasureSizes& sizes, double m
   const double pairs = double(tokens) * double(shape.seq + 1) / 2;
   const double flops = 14 * pairs * double(width),
                bytes = 3.0 * double(forward.qkv.bytes() + forward.out.bytes());
-  return rate_of(flops, bytes, memory_rate, bench.seconds(seconds, [&] {
+  const double time = bench.seconds(seconds, [&] {
     attention_forward(bench.stream(), forward);
     attention_backward(bench.stream(), backward);
-  }));
+  });
+  return {flops / beside_memory(bytes, memory_rate, time), flops / time};
 }
 
 double measure_copy(Device device, const MeasureSizes& sizes, double seconds) {

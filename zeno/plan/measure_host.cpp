@@ -22,20 +22,20 @@ void fill_random(Tensor tensor) {
 
 HostUpdates::HostUpdates(int threads, const zero::Policy& policy, int64_t count)
     : stream_({.device = {}, .name = "updates", .threads = threads}) {
-  const auto make = [&](DType dtype, int passes) {
+  const auto make = [&](DType dtype) {
     const size_t bytes = bytes_of(dtype, count);
     ledger_.book(Tier::host, Purpose::workspace, bytes);
     buffers_.emplace_back(ledger_, Tier::host, Purpose::workspace, bytes);
     fill_zero_async(stream_, buffers_.back().data(), bytes);
-    bytes_ += passes * double(bytes);
+    bytes_ += double(bytes);
     return Tensor(buffers_.back().data(), dtype, 1, count);
   };
   const DType moments = policy.moments.value_or(policy.states);
-  op_.grad = make(policy.grad, 1);
-  op_.master = make(policy.states, 2);
-  if (policy.moments_first) op_.m = make(moments, 2);
-  if (policy.moments_second) op_.v = make(moments, 2);
-  if (policy.compute != policy.states) op_.param = make(policy.compute, 1);
+  op_.grad = make(policy.grad);
+  op_.master = make(policy.states);
+  if (policy.moments_first) op_.m = make(moments);
+  if (policy.moments_second) op_.v = make(moments);
+  if (policy.compute != policy.states) op_.param = make(policy.compute);
   op_.grad_factor = &factor_;
   if (!policy.moments_second) op_.hyper.kind = OptimizerHyper::Kind::sgd;
   stream_.synchronize();

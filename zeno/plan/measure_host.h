@@ -19,7 +19,7 @@ class HostUpdates {
   // Blocks.
   void run();
   int64_t count() const { return op_.master.count(); }
-  // Read plus written by one.
+  // That one reads or writes, each once.
   double bytes() const { return bytes_; }
 
  private:
