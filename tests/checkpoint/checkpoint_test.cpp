@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_dir.h"
@@ -53,8 +56,8 @@ std::vector<Extent> extents_of(const Manifest& manifest, int rank) {
   return extents;
 }
 
-void write_part(const Path& folder, const Manifest& manifest, int rank) {
-  StateFileWriter writer(folder, manifest, rank, extents_of(manifest, rank));
+void write_part(const Path& folder, const Manifest& manifest, int rank, std::vector<Extent> extents) {
+  StateFileWriter writer(folder, manifest, rank, std::move(extents));
   std::vector<std::byte> image;
   for (const Extent& extent : writer.extents()) {
     const std::vector<std::byte> bytes = extent.state == 0 ? bytes_of<float>(extent) : bytes_of<BF16>(extent);
@@ -63,7 +66,7 @@ void write_part(const Path& folder, const Manifest& manifest, int rank) {
   // In parts that end anywhere but with an extent.
   writer.write(
       [&](size_t begin, size_t end) { return std::span<const std::byte>(image).subspan(begin, end - begin); },
-      100);
+      std::max<size_t>(100, image.size() / 5));
   leave_note(folder, rank, manifest.world, {writer.commit()});
 }
 
@@ -72,7 +75,7 @@ Path write_checkpoint(const Path& folder, int64_t step, int world) {
   manifest.step = step;
   const Path path = folder / checkpoint_name(step);
   make_folders(path);
-  for (int rank = 0; rank < world; ++rank) write_part(path, manifest, rank);
+  for (int rank = 0; rank < world; ++rank) write_part(path, manifest, rank, extents_of(manifest, rank));
   for (int rank = 0; rank < world; ++rank)
     manifest.files.push_back(read_note(path, rank, world).value().front());
   commit_manifest(path, manifest);
@@ -105,6 +108,109 @@ TEST(Checkpoint, GivesBackEveryStretchWhoeverWroteIt) {
     }
     EXPECT_TRUE(find_damage(checkpoint.folder()).empty());
     EXPECT_EQ(list_folder(checkpoint.folder()).size(), size_t(world) + 1) << "notes were left";
+  }
+}
+
+// All values of all states, in pieces of `piece` elements at once; each must come once.
+void expect_all_at_once(const Checkpoint& checkpoint, int64_t piece, const ReadOptions& options) {
+  const Manifest& manifest = checkpoint.manifest();
+  std::vector<StateStretch> stretches;
+  std::vector<std::vector<float>> expected, got;
+  for (int s = 0; s < int(manifest.states.size()); ++s) {
+    for (int t = 0; t < int(manifest.tensors.size()); ++t) {
+      const StateTensor& tensor = manifest.tensors[size_t(t)];
+      for (int64_t begin = 0; begin < tensor.count(); begin += piece) {
+        const int64_t count = std::min(piece, tensor.count() - begin);
+        stretches.push_back({manifest.states[size_t(s)].name, tensor.name, begin, count});
+        expected.emplace_back();
+        for (int64_t i = begin; i < begin + count; ++i)
+          expected.back().push_back(s == 0 ? value_of(s, t, i) : float(BF16(value_of(s, t, i))));
+        got.emplace_back(size_t(count), -1);
+      }
+    }
+  }
+  std::atomic<int> inside = 0, repeated = 0;
+  size_t last = 0;
+  checkpoint.read(
+      stretches,
+      [&](size_t i, int64_t begin, DType dtype, std::span<std::byte> values) {
+        if (options.in_order) {
+          EXPECT_EQ(inside++, 0) << "two at once";
+          EXPECT_GE(i, std::exchange(last, i));
+        }
+        dispatch_float(dtype, [&]<class T>() {
+          for (size_t k = 0; k < values.size() / sizeof(T); ++k) {
+            T value;
+            std::memcpy(&value, &values[k * sizeof(T)], sizeof(T));
+            float& to = got[i].at(size_t(begin - stretches[i].begin) + k);
+            if (to != -1) ++repeated;
+            to = float(value);
+          }
+        });
+        std::ranges::fill(values, std::byte(0xff));
+        if (options.in_order) --inside;
+      },
+      options);
+  EXPECT_EQ(got, expected);
+  EXPECT_EQ(repeated, 0);
+}
+
+TEST(Checkpoint, GivesManyStretchesAtOnce) {
+  for (int world : {1, 3}) {
+    const TempDir dir;
+    const Checkpoint checkpoint = Checkpoint::open(write_checkpoint(dir.path(), 7, world));
+    for (int64_t piece : {3, 7, 50, 300}) {
+      for (int threads : {1, 4}) {
+        expect_all_at_once(checkpoint, piece, {.threads = threads});
+        expect_all_at_once(checkpoint, piece, {.threads = threads, .in_order = true});
+      }
+    }
+  }
+}
+
+// An extent of several slices, at an address that no float has.
+Path write_large(const Path& folder) {
+  Manifest manifest = layout(1);
+  manifest.tensors = {{"a.weight", 700, 1001}, {"b.bias", 1, 17}};
+  const Path path = folder / checkpoint_name(1);
+  make_folders(path);
+  std::vector<Extent> extents;
+  for (int t : {1, 0})
+    for (int s : {1, 0}) extents.push_back({s, t, 0, manifest.tensors[size_t(t)].count()});
+  write_part(path, manifest, 0, extents);
+  manifest.files.push_back(read_note(path, 0, 1).value().front());
+  commit_manifest(path, manifest);
+  return path;
+}
+
+TEST(Checkpoint, GivesLargeExtentsInSlices) {
+  const TempDir dir;
+  const Checkpoint checkpoint = Checkpoint::open(write_large(dir.path()));
+  for (bool in_order : {false, true})
+    expect_all_at_once(checkpoint, 300'001, {.threads = 3, .in_order = in_order});
+}
+
+TEST(Checkpoint, ManyAtOnceFailAsOne) {
+  const TempDir dir;
+  const Path path = write_large(dir.path());
+  const std::vector<StateStretch> all{{"first_moment", "b.bias", 0, 17},
+                                      {"master", "b.bias", 0, 17},
+                                      {"first_moment", "a.weight", 0, 700'700},
+                                      {"master", "a.weight", 10, 20}};
+  const auto take = [](size_t, int64_t, DType, std::span<std::byte>) {};
+  const uint64_t size = File::open(path / state_file_name(0, 1)).size();
+  for (bool in_order : {false, true}) {
+    const ReadOptions options{.threads = 4, .in_order = in_order};
+    // Far behind what is asked for, but in the same extent.
+    flip_bit(path / state_file_name(0, 1), size - 1, 3);
+    expect_error(ErrorKind::data, {state_file_name(0, 1), "master/a.weight@0", "damaged"},
+                 [&] { Checkpoint::open(path).read(all, take, options); });
+    flip_bit(path / state_file_name(0, 1), size - 1, 3);
+    Checkpoint::open(path).read(all, take, options);
+    const auto refuse = [](size_t i, int64_t, DType, std::span<std::byte>) {
+      require(i != 2, ErrorKind::memory, "no room");
+    };
+    expect_error(ErrorKind::memory, {"no room"}, [&] { Checkpoint::open(path).read(all, refuse, options); });
   }
 }
 
@@ -202,7 +308,7 @@ TEST(Checkpoint, AFolderWithoutManifestDoesNotExist) {
   const Manifest manifest = layout(1);
   const Path path = dir.path() / checkpoint_name(3);
   make_folders(path);
-  write_part(path, manifest, 0);
+  write_part(path, manifest, 0, extents_of(manifest, 0));
   EXPECT_TRUE(list_checkpoints(dir.path()).empty());
   EXPECT_FALSE(open_latest(dir.path()));
   expect_error(ErrorKind::data, {"manifest.json", "no finished checkpoint"}, [&] { Checkpoint::open(path); });

@@ -4,9 +4,11 @@
 // Owns the open files. read() blocks; several threads may call it at once.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +22,17 @@ namespace zeno::checkpoint {
 
 // Which files of a checkpoint must be there: a host may have only those that its ranks need.
 enum class Files { all, present };
+
+// Elements [begin, begin + count) of one state of a tensor.
+struct StateStretch {
+  std::string_view state, tensor;
+  int64_t begin = 0, count = 0;
+};
+
+struct ReadOptions {
+  int threads = 16;       // each reads, checks and hands over 1 MiB at once; in order: an extent
+  bool in_order = false;  // from one thread at a time, as the stretches are listed
+};
 
 class Checkpoint {
  public:
@@ -35,13 +48,32 @@ class Checkpoint {
   // file and the extent.
   void read(std::string_view state, std::string_view tensor, int64_t begin, std::span<float> out) const;
 
+  // Gets elements from `begin` on of a stretch, by its place in the list, as they are kept: in `dtype`, at
+  // any address. They are gone after the call, and may be overwritten in it.
+  using Taker = std::function<void(size_t stretch, int64_t begin, DType dtype, std::span<std::byte> values)>;
+  // Many stretches, which do not overlap, from several threads at once. What follows in the list and in a
+  // file is read together. A large extent comes in slices and is compared with its checksum when the last of
+  // them is read: after an Error nothing that was taken may be used.
+  void read(std::span<const StateStretch> stretches, const Taker& take, const ReadOptions& options) const;
+
  private:
   // Where an extent lies, sorted by begin.
   struct Place {
     int64_t begin = 0, count = 0;
     size_t file = 0, extent = 0;
+    uint64_t offset = 0, bytes = 0;  // in the file
+  };
+  // What one extent has of a stretch.
+  struct Part {
+    size_t stretch = 0;
+    const Place* place = nullptr;
+    int64_t begin = 0, count = 0;
+    DType dtype = DType::f32;
   };
   void index_files(Files which);
+  void add_parts(const StateStretch& stretch, size_t index, std::vector<Part>& parts) const;
+  static std::vector<std::span<const Part>> batches(std::span<const Part> parts);
+  void read_batch(std::span<const Part> batch, std::span<std::byte> pages, const Taker& take) const;
 
   Path folder_;
   Manifest manifest_;

@@ -83,15 +83,24 @@ std::vector<checkpoint::Extent> saved_extents(const zero::Engine& engine) {
 
 void restore(const checkpoint::Checkpoint& from, zero::Engine& engine) {
   check_tensors(from, engine);
+  std::map<State, std::string_view> names;
   for (const auto& [state, name] : states_of(engine)) {
     require(from.has(name), ErrorKind::data,
             "[checkpoint] {}: there is no {}; it was trained with another optimizer", from.folder().string(),
             name);
-    engine.load_state(
-        state, [&from, state_name = name](const nn::Parameter& param, int64_t begin, std::span<float> out) {
-          from.read(state_name, param.name, begin, out);
-        });
+    names.emplace(state, name);
   }
+  engine.load_states([&](const zero::Engine::Loading& loading) {
+    std::vector<checkpoint::StateStretch> wanted;
+    for (const zero::Engine::StateRun& run : loading.runs) {
+      wanted.push_back(
+          {names.at(run.state), engine.units().params[size_t(run.param)].name, run.begin, run.count});
+    }
+    const auto place = [&](size_t i, int64_t begin, DType dtype, std::span<std::byte> values) {
+      loading.place(loading.runs[i], begin, {dtype, values});
+    };
+    from.read(wanted, place, {.threads = loading.in_order ? 8 : 16, .in_order = loading.in_order});
+  });
 }
 
 }  // namespace zeno::train

@@ -22,10 +22,11 @@ namespace zeno::zero {
 
 struct EngineOptions {
   Policy policy;
-  nn::BatchShape shape;     // of one micro-batch; shape.device is set from `device`
-  Device device;            // of this rank
-  int threads = 0;          // of the compute stream on a CPU; 0: this rank's share of the cores
-  bool timed = false;       // keep the times of instructions of GPU steps (CPU steps are always timed)
+  nn::BatchShape shape;  // of one micro-batch; shape.device is set from `device`
+  Device device;         // of this rank
+  int threads = 0;       // of the compute stream on a CPU; 0: this rank's share of the cores
+  // Which steps have their instructions timed; none given: every one on a CPU, a sample on a GPU.
+  std::optional<Timing> timing;
   size_t memory_limit = 0;  // bytes this rank may use; 0: no limit
   // Room in host memory for a copy of masters and moments, cut into pieces of so many elements; 0: none.
   int64_t snapshot_piece = 0;
@@ -68,8 +69,8 @@ struct Wishes {
   bool busy = false;  // a copy of the state is still being written: take no other for now
 };
 
-// How a rank spent a step, in milliseconds; all zeros where it is not measured. Ranks tell each other with
-// the exchange of the next one, so that all know who is slow.
+// How a rank spent a step, in milliseconds; all but `data` are zero where it was not timed. Ranks tell each
+// other with the exchange of the next one, so that all know who is slow.
 struct RankTimes {
   float compute = 0, communication = 0, link = 0, disk = 0, other = 0;  // as in StepTimes
   float data = 0;                                                       // waiting for the batch
@@ -94,7 +95,7 @@ struct StepResult {
   bool skipped = false;    // gradients were not finite: no update
   std::string bad_tensor;  // the first tensor with a non-finite gradient, and the rank that found it
   int bad_rank = -1;
-  std::optional<StepTimes> times;  // of this rank, where steps are timed: always on a CPU
+  std::optional<StepTimes> times;  // of this rank, where the step was timed: always on a CPU
   comm::Traffic traffic;           // of this step
 };
 
@@ -104,6 +105,13 @@ struct EvalResult {
   int64_t tokens = 0;  // valid ones
   int64_t hits = 0;    // of them, those that the model gives the highest probability
   double accuracy() const { return tokens > 0 ? double(hits) / double(tokens) : 0; }
+};
+
+// Values as somebody else keeps them, at any address. The memory is used to convert them.
+struct StoredValues {
+  DType dtype = DType::f32;
+  std::span<std::byte> bytes;
+  int64_t count() const { return int64_t(bytes.size() / size_of(dtype)); }
 };
 
 class Engine {
@@ -142,6 +150,24 @@ class Engine {
   // Fills one state of what this rank keeps of all trainable parameters; masters fill the compute copy too.
   void load_state(State state, const ValueReader& read);
 
+  // A stretch of one state of a parameter that this rank keeps.
+  struct StateRun {
+    State state = State::master;
+    int param = 0;
+    int64_t begin = 0, count = 0;  // in the parameter
+    Partition::Piece piece;        // in the group
+  };
+  struct Loading {
+    std::vector<StateRun> runs;  // all masters and moments, the states of a stretch one behind the other
+    // Puts elements of a run, from `begin` on, where they are kept; masters fill the compute copy too. From
+    // several threads at once.
+    std::function<void(const StateRun& run, int64_t begin, StoredValues values)> place;
+    // Some are kept on a disk: place them from one thread at a time, in the order of runs.
+    bool in_order = false;
+  };
+  // Fills all masters and moments that this rank keeps: `read` places every element of every run.
+  void load_states(const std::function<void(const Loading&)>& read);
+
   // Takes this rank's masters and moments as they are after all steps submitted: begins to copy them to host
   // memory or, where they have left the device, holds the next update until snapshot().release(). The
   // snapshot before must not be in use any more.
@@ -176,6 +202,9 @@ class Engine {
   std::vector<float> fetch(State state, int group, const Run& run);
   std::vector<float> fetch_nf4(int group, const Run& run);
   void put(State state, int group, const Partition::Piece& piece, std::span<const float> values);
+  void put(State state, int group, const Partition::Piece& piece, StoredValues& values);
+  void place(const StateRun& run, int64_t begin, StoredValues values);
+  std::vector<StateRun> state_runs() const;
   // Cut so that what is held on the host for one of them stays small.
   std::vector<Run> runs(State state, int param, int64_t begin, int64_t end, int rank) const;
   void upload(std::span<const MicroBatch> batches, std::optional<int64_t> step = {});

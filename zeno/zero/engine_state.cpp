@@ -18,10 +18,31 @@
 namespace zeno::zero {
 namespace {
 
+// From any address.
 void to_floats(const std::byte* from, DType dtype, std::span<float> out) {
   dispatch_float(dtype, [&]<class T>() {
-    const T* values = reinterpret_cast<const T*>(from);
-    for (size_t i = 0; i < out.size(); ++i) out[i] = float(values[i]);
+    for (size_t i = 0; i < out.size(); ++i) {
+      T value;
+      std::memcpy(&value, from + i * sizeof(T), sizeof(T));
+      out[i] = float(value);
+    }
+  });
+}
+
+// Floats become values of 16 bits, at the beginning of their memory.
+void narrow(StoredValues& values, DType dtype) {
+  constexpr size_t kAtOnce = 1024;
+  const size_t total = size_t(values.count());
+  dispatch_float(dtype, [&]<class T>() {
+    std::array<float, kAtOnce> wide;
+    std::array<T, kAtOnce> narrow;
+    for (size_t at = 0; at < total; at += kAtOnce) {
+      const size_t count = std::min(kAtOnce, total - at);
+      std::memcpy(wide.data(), &values.bytes[at * sizeof(float)], count * sizeof(float));
+      for (size_t i = 0; i < count; ++i) narrow[i] = T(wide[i]);
+      std::memcpy(&values.bytes[at * sizeof(T)], narrow.data(), count * sizeof(T));
+    }
+    values = {dtype, values.bytes.first(total * sizeof(T))};
   });
 }
 
@@ -215,6 +236,52 @@ void Engine::load_state(State state, const ValueReader& read) {
     put(state, group, run.piece, values);
     if (state == State::master && !store_.aliased(group)) put(State::param, group, run.piece, values);
   });
+}
+
+std::vector<Engine::StateRun> Engine::state_runs() const {
+  std::vector<StateRun> result;
+  for (int p = 0; p < int(units_.params.size()); ++p) {
+    const int group = units_.places[size_t(p)].group;
+    if (!units_.params[size_t(p)].trainable) continue;
+    for (const Run& run : runs(State::master, p, 0, units_.params[size_t(p)].count(), world_.rank())) {
+      for (const Partition::Piece& piece : store_.disk_pieces(group, run.piece)) {
+        const int64_t begin = run.begin + piece.full - run.piece.full;
+        for (State state : kOptimizerStates) {
+          if (store_.exists(state, group)) result.push_back({state, p, begin, piece.count, piece});
+        }
+      }
+    }
+  }
+  return result;
+}
+
+void Engine::load_states(const std::function<void(const Loading&)>& read) {
+  executor_->settle();
+  read({state_runs(),
+        [this](const StateRun& run, int64_t begin, StoredValues values) { place(run, begin, values); },
+        store_.uses_disk()});
+}
+
+void Engine::place(const StateRun& run, int64_t begin, StoredValues values) {
+  const int group = units_.places[size_t(run.param)].group;
+  const int64_t skip = begin - run.begin;
+  const Partition::Piece piece{run.piece.full + skip, run.piece.shard + skip, values.count()};
+  require(store_.dtype(run.state) != DType::u8 || piece.full % kMomentCell == 0, ErrorKind::data,
+          "[engine] {}: got moments from element {} on, expected a multiple of {}; load them without "
+          "8-bit moments",
+          units_.params[size_t(run.param)].name, begin, kMomentCell);
+  put(run.state, group, piece, values);
+  if (run.state == State::master && !store_.aliased(group)) put(State::param, group, piece, values);
+}
+
+// The common cases need no other memory.
+void Engine::put(State state, int group, const Partition::Piece& piece, StoredValues& values) {
+  const DType kept = store_.dtype(state);
+  if (kept != values.dtype && values.dtype == DType::f32 && is_float(kept)) narrow(values, kept);
+  if (kept == values.dtype) return store_.put(state, group, piece, values.bytes.data(), executor_->compute());
+  std::vector<float> floats(size_t(piece.count));
+  to_floats(values.bytes.data(), values.dtype, floats);
+  put(state, group, piece, floats);
 }
 
 void Engine::take_snapshot() {

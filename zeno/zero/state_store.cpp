@@ -251,6 +251,19 @@ std::vector<std::pair<int, Partition::Piece>> StateStore::by_chunk(State state, 
   return parts;
 }
 
+std::vector<Partition::Piece> StateStore::disk_pieces(int group, const Partition::Piece& piece) const {
+  const auto state = std::ranges::find_if(
+      kOptimizerStates, [&](State s) { return in_block(s, units_.first_chunk[size_t(group)]); });
+  if (!uses_disk() || state == kOptimizerStates.end()) return {piece};
+  std::vector<Partition::Piece> pieces;
+  bool on_disk = units_.groups[size_t(group)].tier == Tier::disk;
+  for (const auto& [c, part] : by_chunk(*state, group, piece)) {
+    on_disk |= units_.chunks[size_t(c)].tier == Tier::disk;
+    pieces.push_back(part);
+  }
+  return on_disk && pieces.size() == 2 ? pieces : std::vector{piece};
+}
+
 std::byte* StateStore::at(State state, int group, const Partition::Piece& piece) const {
   const bool as_param = state == State::master && aliased(group);
   const State kept = as_param ? State::param : state;
@@ -338,10 +351,11 @@ void StateStore::get(State state, int group, const Partition::Piece& piece, std:
 void StateStore::put(State state, int group, const Partition::Piece& piece, const std::byte* from,
                      StreamRef stream) {
   const OnDisk what = state == State::param ? OnDisk::params : OnDisk::states;
+  const bool on_gpu = stream.device().kind == Device::Kind::cuda;
   for (const Stretch& stretch : stretches(state, group, piece)) {
-    if (stretch.tier == Tier::device) {
+    if (stretch.tier == Tier::device && on_gpu) {
       copy_async(stream, stretch.data, from, stretch.bytes);
-    } else if (stretch.tier == Tier::host) {
+    } else if (stretch.tier != Tier::disk) {
       std::memcpy(stretch.data, from, stretch.bytes);
     } else {
       std::memcpy(cached(what, stretch.chunk) + stretch.offset, from, stretch.bytes);
@@ -349,7 +363,7 @@ void StateStore::put(State state, int group, const Partition::Piece& piece, cons
     }
     from += stretch.bytes;
   }
-  stream.synchronize();
+  if (on_gpu) stream.synchronize();
 }
 
 size_t StateStore::model_state_bytes() const {

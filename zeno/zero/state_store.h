@@ -6,9 +6,10 @@
 // Every state has a home: memory of the device, memory of the host, or an extent of a file (units.h says
 // which). What has its home on disk, or on the host of a GPU, is moved by the step program; get() and put()
 // reach any home and block. Thread rule: one thread, and no step under way, for everything that is not const;
-// extents may be read by several threads, and others written by one.
+// extents may be read by several threads, and others written by one; several threads may put() to memory.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <memory>
@@ -77,6 +78,14 @@ class StateStore {
   void get(State state, int group, const Partition::Piece& piece, std::byte* out, StreamRef stream);
   void put(State state, int group, const Partition::Piece& piece, const std::byte* from, StreamRef stream);
   void flush();
+  // Is anything kept on a disk?
+  bool uses_disk() const {
+    return std::ranges::any_of(written_, [](const auto& extents) { return !extents.empty(); });
+  }
+  // A piece of optimizer states, cut where one extent of the disk ends and the next begins: who puts all
+  // states of the first part before those of the second has each extent written once. Pieces of more than two
+  // extents, which are small then, and those in memory stay whole.
+  std::vector<Partition::Piece> disk_pieces(int group, const Partition::Piece& piece) const;
 
   // Where a piece is kept, stretch by stretch.
   struct Stretch {

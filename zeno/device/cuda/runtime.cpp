@@ -55,6 +55,8 @@ Block cuda_allocate(int device, size_t bytes) {
 }
 
 void cuda_copy(StreamRef stream, std::byte* to, const std::byte* from, size_t bytes) {
+  // The calling thread may be new: without a choice it would wake the first GPU too.
+  cuda::check(cudaSetDevice(stream.device().index), "choose the device");
   cuda::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cuda::native(stream)), "copy");
 }
 
