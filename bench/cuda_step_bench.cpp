@@ -119,7 +119,8 @@ double step_flops(const nn::LayerList& model, nn::BatchShape shape) {
 }
 
 zero::EngineOptions engine_options(const Options& o) {
-  zero::EngineOptions options{.shape = {o.batch, o.seq}, .device = {Device::Kind::cuda, 0}, .timed = o.split};
+  zero::EngineOptions options{.shape = {o.batch, o.seq}, .device = {Device::Kind::cuda, 0}};
+  if (o.split) options.timing = zero::Timing::every;
   zero::apply_stage(options.policy, o.stage);
   options.policy.compute = DType::bf16;
   options.policy.grad = options.policy.wire = *parse_dtype(o.grad);
@@ -166,9 +167,8 @@ void bench(const Options& o, comm::World& world) {
   };
   engine.submit(batches, control(0));
   for (int step = 1; step <= o.steps + 2; ++step) {
-    if (!o.split) engine.submit(batches, control(step));
+    engine.submit(batches, control(step));
     losses.push_back(engine.collect().loss);
-    if (o.split) engine.submit(batches, control(step));
     ends.push_back(now());
   }
   engine.collect();

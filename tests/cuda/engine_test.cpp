@@ -62,7 +62,7 @@ TEST_F(CudaEngine, ReplayedGraphsAndRepeatedRunsGiveTheSameBits) {
     graph.steps = 5;
     graph.policy.micro_batches = 2;
     RunSpec timed = graph;
-    timed.timed = true;
+    timed.timing = zero::Timing::every;
     const RunResult first = run_threads(graph);
     EXPECT_EQ(run_threads(graph), first);
     EXPECT_EQ(run_threads(timed), first);

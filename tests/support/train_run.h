@@ -2,6 +2,7 @@
 #pragma once
 
 #include <mutex>
+#include <optional>
 #include <ostream>
 #include <vector>
 
@@ -17,7 +18,7 @@ struct RunSpec {
   nn::BatchShape batch{2, 12};
   int world = 1;
   Device device;  // of every rank: several may share a GPU
-  bool timed = false;
+  std::optional<zero::Timing> timing;
   zero::Policy policy;
   int steps = 3;
   double clip = 1.0;
@@ -97,7 +98,7 @@ inline RunResult run_rank(const RunSpec& spec, comm::World& world) {
                        .shape = spec.batch,
                        .device = spec.device,
                        .threads = 1,
-                       .timed = spec.timed,
+                       .timing = spec.timing,
                        .disk = spec.disk},
                       world);
   engine.load(spec.values);

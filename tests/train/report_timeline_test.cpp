@@ -66,6 +66,13 @@ TEST(ReportTimeline, AStepThatWasNotTimedIsEmpty) {
                      [&] { timeline_of(example.program, example.units, std::span(example.times).first(1)); });
 }
 
+// Lanes of the host beside a GPU.
+TEST(ReportTimeline, InstructionsWithoutTimesDoNotMoveTheBeginning) {
+  Example example;
+  example.add(Op::read, Lane::read, 0, {}, {});
+  EXPECT_EQ(timeline_of(example.program, example.units, example.times).duration_ms, 10);
+}
+
 TEST(ReportTimeline, ManyNarrowSpansBecomeFew) {
   std::vector<TimelineSpan> spans;
   for (int i = 0; i < 30'000; ++i) spans.push_back({"compute", "tiny", i * 0.001, (i + 1) * 0.001});

@@ -148,7 +148,7 @@ TEST(TroubleText, AdviceSaysWhatBoundsTheStep) {
             "Nothing alone holds up the step: computation takes 60 %, communication 12 %, copies 0 %, the "
             "disk 0 %, "
             "samples 8 %.");
-  EXPECT_TRUE(has(advice(after({.data = 1}, 100), {}, s, {}), "--trace"));
+  EXPECT_TRUE(has(advice(after({.data = 1}, 100), {}, s, {}), "20 timed steps"));
   EXPECT_EQ(advice(computes, {"this", "that"}, s, {}),
             "To make it better: this. Also: that. Computation takes 97 % of the step.");
 }

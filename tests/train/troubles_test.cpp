@@ -79,6 +79,61 @@ TEST(Troubles, AHiccupOfShortStepsIsNoTrouble) {
   EXPECT_EQ(troubles.all().size(), 1u);
 }
 
+// On GPUs: one step of eleven tells how it was spent, all of them what they waited for samples.
+std::vector<Trouble> feed_sampled(Troubles& troubles, const Observation& o, int64_t steps) {
+  constexpr int64_t kEvery = 11;
+  std::vector<Trouble> told;
+  for (int64_t i = 0; i < steps; ++i) {
+    Observation seen = o;
+    if (i % kEvery != 0) {
+      seen.spent = {.data = o.spent.data};
+      seen.slowest = 0;
+    }
+    for (const Trouble& t : troubles.look(seen)) told.push_back(t);
+  }
+  return told;
+}
+
+TEST(Troubles, ASampleOfTheStepsStandsForAll) {
+  Troubles troubles;
+  const Observation o = step_of({.compute = 70, .communication = 30});
+  const int64_t enough = 11 * Troubles::kWindow + 1;  // the first of them is warm-up
+  EXPECT_TRUE(feed_sampled(troubles, o, enough - 1).empty());
+  EXPECT_FALSE(troubles.sure());
+  Observation last = o;
+  const std::vector<Trouble> told = troubles.look(last);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].kind, TroubleKind::communication);
+  EXPECT_NEAR(told[0].share, 0.3, 1e-6);
+  EXPECT_EQ(told[0].steps, Troubles::kWindow);
+  EXPECT_TRUE(troubles.sure());
+}
+
+TEST(Troubles, SampledStepsNameTheSlowRankAndAllStepsTheData) {
+  Observation o = step_of({.compute = 98});
+  o.slowest = 3;
+  o.others_ms = 70;
+  Troubles slow;
+  const std::vector<Trouble> told = feed_sampled(slow, o, 400);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].kind, TroubleKind::slow_rank);
+  EXPECT_EQ(told[0].rank, 3);
+  EXPECT_NEAR(told[0].ratio, 1.4, 1e-6);
+
+  Troubles waits;
+  const std::vector<Trouble> data = feed_sampled(waits, step_of({.compute = 70, .data = 30}), 400);
+  ASSERT_EQ(data.size(), 1u);
+  EXPECT_EQ(data[0].kind, TroubleKind::data);
+  EXPECT_NEAR(data[0].share, 0.3, 1e-6);
+  EXPECT_GT(data[0].steps, 200);
+}
+
+TEST(Troubles, WithoutATimedStepNothingIsSaid) {
+  Troubles troubles;
+  EXPECT_TRUE(feed(troubles, step_of({.data = 30}), 500).empty());
+  EXPECT_FALSE(troubles.sure());
+}
+
 TEST(Troubles, ToldAgainWhenMuchWorseOrBackAgain) {
   Troubles troubles;
   EXPECT_EQ(feed(troubles, step_of({.compute = 80, .communication = 20}), 100).size(), 1u);

@@ -18,6 +18,7 @@ class CpuStopwatch final : public Stopwatch {
     });
   }
   double us(size_t index) const override { return times_[index]; }
+  double since(size_t from, size_t to) const override { return times_[to] - times_[from]; }
 
  private:
   std::vector<double> times_;

@@ -33,6 +33,7 @@ Timeline timeline_of(const zero::Program& program, const zero::UnitTable& units,
          times.size(), program.instructions.size());
   double begin = std::numeric_limits<double>::max(), end = 0;
   for (const zero::InstructionTime& time : times) {
+    if (time.end == 0) continue;  // on a lane of the host, beside a GPU: not timed
     begin = std::min(begin, time.start);
     end = std::max(end, time.end);
   }

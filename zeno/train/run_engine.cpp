@@ -93,7 +93,7 @@ RunEngine make_engine(const TrainConfig& config, const model::ModelConfig& model
   nn::LayerList layers = model::build_layers(model, seq_len, result.tuning);
   zero::EngineOptions options = engine_options(config, seq_len, device_of(run, world.local_rank()));
   options.policy.trains = trains;
-  options.timed = !run.trace.empty();
+  if (!run.trace.empty()) options.timing = zero::Timing::every;
   if (!trains) options.snapshot_piece = options.snapshot_copies = 0;
   if (world.local_size() < world.size()) options.snapshot_copies *= 2;  // and those of a partner
   if (config.sparse_gradients && options.device.kind == Device::Kind::cuda) {

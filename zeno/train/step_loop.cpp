@@ -27,8 +27,7 @@ StepLoop::StepLoop(zero::Engine& engine, comm::World& world, const TrainConfig& 
       reporter_(reporter),
       watch_(config.watch, config.precision.compute == DType::f16) {
   if (config.precision.compute == DType::f16) scaler_.emplace(config.precision.loss_scale);
-  // Times of a step are gone when the next one is queued: with --trace each is waited for.
-  late_ = engine.shape().device == Device::Kind::cuda && !scaler_ && config.run.trace.empty();
+  late_ = engine.shape().device == Device::Kind::cuda && !scaler_;
   std::vector<std::string> hosts = world.exchange(host_name(), "names of hosts");
   if (reporter != nullptr) troubles_.emplace(engine, config, std::move(hosts));
 }

@@ -21,6 +21,7 @@ void write_step_trace(const Path& path, const zero::Engine& engine, comm::World&
     for (size_t i = 0; i < instructions.size(); ++i) {
       zero::InstructionTime time;
       std::memcpy(&time, all[rank].data() + i * sizeof(time), sizeof(time));
+      if (time.end == 0) continue;  // on a lane of the host, beside a GPU: not timed
       const std::string lane(zero::name_of(instructions[i].lane));
       spans.push_back({.name = zero::describe(instructions[i], engine.units()),
                        .category = std::string(zero::name_of(instructions[i].op)),

@@ -175,7 +175,7 @@ std::string what(const Trouble& t, const TroubleSetting& s) {
       host, t.ratio, parts[size_t(t.part)], share);
 }
 
-double share_of_compute(const TroubleSums& sums) { return std::min(1.0, sums.share(sums.compute)); }
+double share_of_compute(const TroubleSums& sums) { return std::min(1.0, sums.timed_share(sums.compute)); }
 
 // Nothing is wrong: what the time goes to all the same.
 std::string what_bounds(const TroubleSums& sums, const TroubleSetting& s, MemoryUse memory) {
@@ -184,8 +184,9 @@ std::string what_bounds(const TroubleSums& sums, const TroubleSetting& s, Memory
     return fmt::format(
         "Nothing alone holds up the step: computation takes {}, communication {}, copies {}, the disk {}, "
         "samples {}.",
-        percent(share_of_compute(sums)), percent(sums.share(sums.communication)),
-        percent(sums.share(sums.link)), percent(sums.share(sums.disk)), percent(sums.share(sums.data)));
+        percent(share_of_compute(sums)), percent(sums.timed_share(sums.communication)),
+        percent(sums.timed_share(sums.link)), percent(sums.timed_share(sums.disk)),
+        percent(sums.share(sums.data)));
   }
   std::string text = fmt::format("Computation bounds the step: {} of it.", percent(share_of_compute(sums)));
   if (s.device == Device::Kind::cuda && s.policy.compute == DType::f32)
@@ -233,20 +234,15 @@ std::string advice(const Troubles& troubles, const Texts& lines, const TroubleSe
   const TroubleSums& sums = troubles.total();
   if (!lines.empty()) {
     std::string text = fmt::format("To make it better: {}.", fmt::join(lines, ". Also: "));
-    if (sums.timed())
+    if (sums.timed_steps > 0)
       text += fmt::format(" Computation takes {} of the step.", percent(share_of_compute(sums)));
     return text;
   }
   if (!troubles.sure()) {
     return fmt::format(
-        "Too short to say what bounds the step: that takes {} steps and {:.0f} second after the first {}.",
+        "Too short to say what bounds the step: that takes {} timed steps and {:.0f} second after the first "
+        "{}.",
         Troubles::kWindow, Troubles::kWindowMs / 1000, Troubles::kWarmUp);
-  }
-  if (!sums.timed()) {
-    return fmt::format(
-        "{} of the step waits for samples, which is fine; {} steps with --trace would tell computation, "
-        "communication and copies apart.",
-        percent(sums.share(sums.data)), Troubles::kWarmUp + Troubles::kWindow);
   }
   return what_bounds(sums, s, memory);
 }

@@ -23,12 +23,15 @@ Observation observe(std::span<const zero::RankTimes> ranks) {
 void TroubleSums::add(const Observation& o) {
   ++steps;
   step_ms += o.step_ms;
+  data += o.spent.data;
+  if (!o.timed()) return;
+  ++timed_steps;
+  timed_ms += o.step_ms;
   compute += o.spent.compute;
   communication += o.spent.communication;
   link += o.spent.link;
   disk += o.spent.disk;
   other += o.spent.other;
-  data += o.spent.data;
   if (o.others_ms <= 0) return;
   Slow& slow = slowest[o.slowest];
   ++slow.steps;
@@ -42,19 +45,19 @@ void TroubleSums::add(const Observation& o) {
 namespace {
 
 Trouble share_of(TroubleKind kind, const TroubleSums& sums, double ms) {
-  return {.kind = kind, .share = sums.share(ms), .steps = sums.steps};
+  return {.kind = kind, .share = sums.timed_share(ms), .steps = sums.timed_steps};
 }
 
 // Only a rank that is nearly always the last: who is now one and now another has its share of bad luck.
 Trouble find_slow_rank(const TroubleSums& sums) {
-  Trouble found{.kind = TroubleKind::slow_rank, .steps = sums.steps};
+  Trouble found{.kind = TroubleKind::slow_rank, .steps = sums.timed_steps};
   for (const auto& [rank, slow] : sums.slowest) {
-    if (double(slow.steps) < Troubles::kAlways * double(sums.steps)) continue;
+    if (double(slow.steps) < Troubles::kAlways * double(sums.timed_steps)) continue;
     found.rank = rank;
     found.ratio = slow.own / slow.others;
     if (found.ratio < Troubles::kSlow) continue;
     const double more = slow.own - slow.others;
-    found.share = sums.share(more);
+    found.share = sums.timed_share(more);
     using enum Trouble::Part;
     found.part = slow.data > more / 2   ? data
                  : slow.disk > more / 2 ? disk
@@ -90,7 +93,7 @@ Troubles::Measures Troubles::measure(const TroubleSums& sums) const {
   Measures measures{share_of(communication, sums, sums.communication),
                     share_of(link, sums, sums.link),
                     share_of(disk, sums, sums.disk),
-                    share_of(data, sums, sums.data),
+                    {.kind = data, .share = sums.share(sums.data), .steps = sums.steps},
                     find_slow_rank(sums),
                     scale_trouble(),
                     save_trouble()};

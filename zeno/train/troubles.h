@@ -18,12 +18,14 @@ struct Observation {
   double step_ms = 0;
   // The rank that had most to do: the others wait for it, so its time is the step's.
   int slowest = 0;
-  zero::RankTimes spent;  // by it
+  zero::RankTimes spent;  // by it; of a step that was not timed, only `data` is known
   double others_ms = 0;   // what the others had to do, in the middle; 0: there are none
   double loss_scale = 1;
   bool skipped = false;
   bool saving = false;  // a checkpoint was being written meanwhile
   double saved_ms = 0;  // before the step, standing still to begin one
+
+  bool timed() const { return spent.compute > 0; }
 };
 
 // From what every rank told of a step.
@@ -44,26 +46,29 @@ struct Trouble {
   double scale = 1;     // loss_scale: now
 };
 
-// Sums over steps.
+// Sums over steps. How the time of a step was spent is known of those that were timed: all of them on a CPU,
+// a sample on GPUs, which stands for the others.
 struct TroubleSums {
-  int64_t steps = 0;
-  double step_ms = 0;
-  double compute = 0, communication = 0, link = 0, disk = 0, other = 0, data = 0;
+  int64_t steps = 0, timed_steps = 0;
+  double step_ms = 0, timed_ms = 0;
+  double data = 0;
+  double compute = 0, communication = 0, link = 0, disk = 0, other = 0;  // of timed steps
   struct Slow {
     int64_t steps = 0;
     double own = 0, others = 0, link = 0, disk = 0, data = 0;
   };
-  std::map<int, Slow> slowest;  // by rank: the steps that waited for it
+  std::map<int, Slow> slowest;  // by rank: the timed steps that waited for it
 
   void add(const Observation& o);
-  bool timed() const { return compute > 0; }
   double share(double ms) const { return step_ms > 0 ? ms / step_ms : 0; }
+  double timed_share(double ms) const { return timed_ms > 0 ? ms / timed_ms : 0; }
 };
 
 class Troubles {
  public:
   static constexpr int64_t kWarmUp = 3;  // first steps, which touch memory and files for the first time
-  // What is judged at once: so many steps, and so much time, so that a hiccup of short steps is no trouble.
+  // What is judged at once: so many timed steps, and so much of their time, so that a hiccup of short steps
+  // is no trouble.
   static constexpr int64_t kWindow = 20;
   static constexpr double kWindowMs = 1000;
   // From which share of the step on; a trouble is over below half of it.
@@ -91,7 +96,9 @@ class Troubles {
   };
   using Measures = std::array<Trouble, kTroubles>;
 
-  static bool whole(const TroubleSums& sums) { return sums.steps >= kWindow && sums.step_ms >= kWindowMs; }
+  static bool whole(const TroubleSums& sums) {
+    return sums.timed_steps >= kWindow && sums.timed_ms >= kWindowMs;
+  }
   Measures measure(const TroubleSums& sums) const;
   Trouble scale_trouble() const;
   Trouble save_trouble() const;

@@ -129,9 +129,10 @@ Engine::Engine(nn::LayerList model, const EngineOptions& options, comm::World& w
   for (const Program* program : {&program_, &evaluation_}) check_program(*program, units_, policy_);
   comm::check_same(world, "step program", describe(program_, units_));
   const int threads = options.threads > 0 ? options.threads : share_of_cores(world.local_size());
-  const bool timed = policy_.trains && (options.timed || options.device.kind == Device::Kind::cpu);
+  const Timing usual = options.device.kind == Device::Kind::cpu ? Timing::every : Timing::sampled;
+  const Timing timing = policy_.trains ? options.timing.value_or(usual) : Timing::none;
   const ExecutorParts parts{model_, units_,       policy_, program_,       evaluation_, store_,
-                            shape_, world.size(), threads, options.device, timed};
+                            shape_, world.size(), threads, options.device, timing};
   book_all(parts, ledger_);
   if (options.snapshot_piece > 0) {
     snapshot_.emplace(units_, store_, world.rank(), options.snapshot_piece, snapshot_mode(options, units_));
@@ -303,7 +304,7 @@ StepResult Engine::collect() {
   result.skipped = outcome.nonfinite > 0;
   result.bad_rank = outcome.first_bad_rank;
   if (result.skipped) result.bad_tensor = tensor_at(outcome.first_bad);
-  if (under_way_.empty()) result.times = executor_->step_times();
+  result.times = executor_->step_times();
   result.traffic = step.traffic ? *step.traffic : traffic_since_last();
   return result;
 }

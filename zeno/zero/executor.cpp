@@ -84,7 +84,14 @@ std::vector<double> graph_key(const StepInputs& inputs) {
   return key;
 }
 
-constexpr size_t kMarks = 3;  // of an instruction: ready, start, end
+bool uses(const ExecutorParts& parts, int lane) {
+  return parts.program.uses(Lane(lane)) || parts.evaluation.uses(Lane(lane));
+}
+int lanes_in_use(const ExecutorParts& parts) {
+  int count = 0;
+  for (int lane = 0; lane < kLanes; ++lane) count += uses(parts, lane);
+  return count;
+}
 
 }  // namespace
 
@@ -112,8 +119,13 @@ Executor::Executor(const ExecutorParts& parts, comm::World& world, Ledger& ledge
       rank_(world.rank()),
       gathers_(world.communicator("gather", parts.device)),
       reduces_(world.communicator("reduce", parts.device)),
-      exposed_(parts.program, parts.world),
       sparse_rows_(parts.units, parts.policy, parts.world, tokens(parts)),
+      lanes_(lanes_in_use(parts)),
+      clock_(parts.program, {.device = parts.device,
+                             .world = parts.world,
+                             .lanes = lanes_,
+                             .depth = kDepth,
+                             .timing = parts.timing}),
       events_(std::max(parts.program.instructions.size(), parts.evaluation.instructions.size())) {
   const Allocator shared = world.allocator(parts.device), own = allocator_of(parts.device);
   const auto take = [&](Purpose purpose, size_t bytes, const Allocator& allocator) {
@@ -137,15 +149,10 @@ Executor::Executor(const ExecutorParts& parts, comm::World& world, Ledger& ledge
     update_runs_.push_back(make_update_runs<UpdateRun>(parts.units, parts.store, chunk,
                                                        parts.policy.optimizer == Placement::replicated));
   }
-  const auto used = [&](int lane) {
-    return parts.program.uses(Lane(lane)) || parts.evaluation.uses(Lane(lane));
-  };
-  for (int lane = 0; lane < kLanes; ++lane) lanes_ += used(lane);
   for (int lane = 0; lane < kLanes; ++lane) {
-    if (used(lane)) add_lane(Lane(lane));
+    if (uses(parts, lane)) add_lane(Lane(lane));
   }
   const std::vector<Instruction>& list = parts.program.instructions;
-  if (parts.timed) stopwatch_ = make_stopwatch(parts.device, kMarks * list.size());
   constant_end_ =
       size_t(std::find_if(list.begin(), list.end(), [](const Instruction& in) { return in.op == Op::norm; }) -
              list.begin());
@@ -197,6 +204,7 @@ void Executor::settle_on(StreamRef stream) const {
 
 void Executor::launch(const StepInputs& inputs) {
   start_step(parts_.program);
+  clock_.begin(int(launched_ % kDepth), compute());
   if (replayable(inputs)) {
     graph_.replay(compute());
   } else {
@@ -206,11 +214,13 @@ void Executor::launch(const StepInputs& inputs) {
     if (streams_[size_t(lane)]) stream(lane).wait(state_read_);
   }
   launch_range(constant_end_, parts_.program.instructions.size(), inputs);
+  clock_.end(compute());
   finish_step();
 }
 
 void Executor::launch_evaluation(const StepInputs& inputs) {
   start_step(parts_.evaluation);
+  clock_.skip(int(launched_ % kDepth));
   launch_range(0, parts_.evaluation.instructions.size(), inputs);
   finish_step();
 }
@@ -218,7 +228,8 @@ void Executor::launch_evaluation(const StepInputs& inputs) {
 // Records the constant part when a step looks like the one before, so that a run whose steps all differ never
 // pays for recording.
 bool Executor::replayable(const StepInputs& inputs) {
-  if (parts_.world > 1 || lanes_ > 1 || stopwatch_ || !Graph::supported(parts_.device)) return false;
+  if (parts_.world > 1 || lanes_ > 1 || parts_.timing == Timing::every || !Graph::supported(parts_.device))
+    return false;
   std::vector<double> key = graph_key(inputs);
   const bool same = key == graph_key_;
   graph_key_ = std::move(key);
@@ -236,16 +247,14 @@ bool Executor::replayable(const StepInputs& inputs) {
 
 void Executor::launch_range(size_t begin, size_t end, const StepInputs& inputs) {
   const std::vector<Instruction>& list = running_->instructions;
-  Stopwatch* const watch = running_->trains ? stopwatch_.get() : nullptr;
   for (size_t i = begin; i < end; ++i) {
     const StreamRef lane = stream(list[i].lane);
-    Stopwatch* const mine = timed(list[i].lane) ? watch : nullptr;
-    if (mine != nullptr) mine->mark(lane, kMarks * i);
+    clock_.reach(i, lane);
     for (int wait : list[i].waits) lane.wait(events_[wait]);
     for (size_t w = 0; carries_ && w < list[i].carried.size(); ++w) lane.wait(events_[list[i].carried[w]]);
-    if (mine != nullptr) mine->mark(lane, kMarks * i + 1);
+    clock_.start(i, lane);
     dispatch(list[i], lane, inputs);
-    if (mine != nullptr) mine->mark(lane, kMarks * i + 2);
+    clock_.finish(i, lane);
     if (list[i].signals) events_[i].record(lane);
   }
 }
@@ -293,6 +302,7 @@ StepOutcome Executor::wait() {
       attempt([&] { lane_ends_[size_t(lane)].synchronize(); });
   }
   if (error) std::rethrow_exception(error);
+  step_times_ = clock_.read(int(slot));
   return *reinterpret_cast<const StepOutcome*>(results_.data() + slot * sizeof(StepOutcome));
 }
 
@@ -301,22 +311,9 @@ comm::Traffic Executor::traffic() const {
   return {a.gathered + b.gathered, a.reduced + b.reduced, a.exchanged + b.exchanged, a.calls + b.calls};
 }
 
-InstructionTime Executor::time_of(int i) const {
-  if (!timed(parts_.program.instructions[size_t(i)].lane)) return {};
-  const auto mark = [&](size_t k) { return stopwatch_->us(kMarks * size_t(i) + k); };
-  return {.ready = mark(0), .start = mark(1), .end = mark(2)};
-}
-
 std::vector<InstructionTime> Executor::times() const {
-  std::vector<InstructionTime> times;
-  if (stopwatch_) settle();
-  for (int i = 0; stopwatch_ && i < int(parts_.program.instructions.size()); ++i) times.push_back(time_of(i));
-  return times;
-}
-
-std::optional<StepTimes> Executor::step_times() {
-  if (!stopwatch_) return std::nullopt;
-  return exposed_.add([this](int i) { return time_of(i); });
+  settle();
+  return clock_.times();
 }
 
 }  // namespace zeno::zero

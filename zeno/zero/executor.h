@@ -3,8 +3,9 @@
 //
 // Owns the streams, the communicators and the passing memory (regions); the state between steps belongs to
 // the StateStore. Steps may be launched ahead: the next one starts on the device when this one is done there.
-// With one rank on a GPU, the part of a step that does not depend on the step's numbers is recorded as a
-// graph when two steps in a row look the same, and replayed from then on. Thread rule: one rank, one thread.
+// With one rank on a GPU and one lane, the part of a step that does not depend on the step's numbers is
+// recorded as a graph when two steps in a row look the same, and replayed from then on. Thread rule: one
+// rank, one thread.
 #pragma once
 
 #include <array>
@@ -16,13 +17,12 @@
 #include "zeno/comm/world.h"
 #include "zeno/device/buffer.h"
 #include "zeno/device/graph.h"
-#include "zeno/device/stopwatch.h"
 #include "zeno/device/stream.h"
 #include "zeno/kernels/optimizer.h"
-#include "zeno/zero/exposed_time.h"
 #include "zeno/zero/program.h"
 #include "zeno/zero/sparse_rows.h"
 #include "zeno/zero/state_store.h"
+#include "zeno/zero/step_clock.h"
 #include "zeno/zero/step_sums.h"
 
 namespace zeno::zero {
@@ -48,7 +48,7 @@ struct ExecutorParts {
   int world = 1;    // ranks
   int threads = 1;  // of the compute stream on a CPU
   Device device;
-  bool timed = true;  // keep the times of instructions; on a GPU this rules out graphs
+  Timing timing = Timing::none;  // of every step rules out graphs
 };
 
 // Memory of the host for states: on a CPU, other ranks read it as they read the device's; for a GPU, pinned.
@@ -87,20 +87,17 @@ class Executor {
     for (const Buffer& pool : pools_[size_t(tier)]) body(pool);
   }
   comm::Traffic traffic() const;
-  // Of the last step that was no evaluation, once all steps were waited for; empty when not timed.
+  // Of the last step that was timed by instruction, once all steps were waited for; empty: none was.
   std::vector<InstructionTime> times() const;
-  // Where the compute lane's time of that step went; none when not timed. To be called once per step.
-  std::optional<StepTimes> step_times();
-  // For how long it stood still for each instruction, over the steps so far, in milliseconds.
-  std::span<const double> waited_for() const { return exposed_.by_instruction(); }
+  // Where the compute lane's time went in the step waited for last; none when that was not timed.
+  std::optional<StepTimes> step_times() const { return step_times_; }
+  // For how long it stood still for each instruction, over the timed steps so far, in milliseconds.
+  std::span<const double> waited_for() const { return clock_.waited_for(); }
   SparseRows& sparse_rows() { return sparse_rows_; }
 
  private:
   void add_lane(Lane lane);
   StreamRef stream(Lane lane) const { return *streams_[size_t(lane)]; }
-  // Clocks of a GPU do not tell when a lane of the host ran.
-  bool timed(Lane lane) const { return stream(lane).device().kind == parts_.device.kind; }
-  InstructionTime time_of(int i) const;
   void start_step(const Program& program);
   void launch_range(size_t begin, size_t end, const StepInputs& inputs);
   void finish_step();
@@ -142,12 +139,12 @@ class Executor {
   std::unique_ptr<comm::Communicator> gathers_, reduces_;
   std::array<std::array<Buffer, kPurposes>, kTiers.size()> pools_;  // by tier and purpose
   Buffer scratch_, sums_, losses_, hits_, outcome_, results_;
-  std::unique_ptr<Stopwatch> stopwatch_;
-  ExposedTime exposed_;
   SparseRows sparse_rows_;
+  int lanes_ = 0;  // in use
+  StepClock clock_;
+  std::optional<StepTimes> step_times_;
   // Of the lanes in use. After what queued work writes to: drained first.
   std::array<std::optional<Stream>, kLanes> streams_;
-  int lanes_ = 0;  // in use
   std::vector<Event> events_;
   std::array<Event, kLanes> lane_ends_;  // of the last step
   std::array<Event, kDepth> step_ends_;

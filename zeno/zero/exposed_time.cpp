@@ -41,7 +41,11 @@ ExposedTime::ExposedTime(const Program& program, int world)
     };
     for (int c : in.carried) {
       consider(c);
-      for (int wait : list[size_t(c)].waits) consider(wait);  // an update waits for what was read for it
+      for (int wait : list[size_t(c)].waits) {  // an update waits for what was fetched for it
+        consider(wait);
+        for (int first : list[size_t(wait)].waits)  // and that for what was read
+          if (causes_[size_t(wait)] == Cause::link && causes_[size_t(first)] == Cause::disk) consider(first);
+      }
     }
     carried_.push_back(likely);
   }

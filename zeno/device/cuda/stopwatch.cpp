@@ -8,7 +8,7 @@
 namespace zeno {
 namespace {
 
-// Events with timing are read relative to one that was recorded when the clock was made.
+// Events with timing are read relative to each other, or to one that was recorded when the clock was made.
 class CudaStopwatch final : public Stopwatch {
  public:
   CudaStopwatch(int device, size_t marks) : events_(marks, nullptr) {
@@ -30,14 +30,16 @@ class CudaStopwatch final : public Stopwatch {
     if (event == nullptr) cuda::check(cudaEventCreate(&event), "create an event");
     cuda::check(cudaEventRecord(event, cuda::native(stream)), "record an event");
   }
-  double us(size_t index) const override {
-    if (events_[index] == nullptr) return 0;
-    float ms = 0;
-    cuda::check(cudaEventElapsedTime(&ms, base_, events_[index]), "read an event");
-    return base_us_ + double(ms) * 1000;
-  }
+  double us(size_t index) const override { return base_us_ + between(base_, events_[index]); }
+  double since(size_t from, size_t to) const override { return between(events_[from], events_[to]); }
 
  private:
+  static double between(cudaEvent_t from, cudaEvent_t to) {
+    float ms = 0;
+    cuda::check(cudaEventElapsedTime(&ms, from, to), "read an event");
+    return double(ms) * 1000;
+  }
+
   cudaEvent_t base_ = nullptr;
   double base_us_ = 0;
   std::vector<cudaEvent_t> events_;

@@ -1,0 +1,80 @@
+// Times the steps of an executor: marks are put on its lanes while a step is queued and read when that step
+// was waited for, so nothing here waits for the device. On a GPU only a sample of the steps is timed, because
+// each mark costs the lane a microsecond or two; all ranks time the same steps.
+//
+// A step of one lane and one rank has nothing to wait for. Its samples are timed as a whole, from outside, so
+// that it can be replayed as a graph. Thread rule: that of the executor.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "zeno/device/stopwatch.h"
+#include "zeno/zero/exposed_time.h"
+#include "zeno/zero/program.h"
+
+namespace zeno::zero {
+
+enum class Timing { none, sampled, every };
+
+// Sampled steps: some in a row after warm-up, so that a verdict comes soon, then so few that timing costs
+// less than a hundredth even where it slows a step down by a tenth; a prime, which does not keep time with
+// saving and evaluation.
+inline constexpr int64_t kFirstSample = 3, kSamplesInARow = 20, kSampleEvery = 11;
+constexpr bool is_timed(Timing timing, int64_t step) {
+  if (timing != Timing::sampled) return timing == Timing::every;
+  if (step < kFirstSample) return false;
+  return step < kFirstSample + kSamplesInARow || step % kSampleEvery == 0;
+}
+
+class StepClock {
+ public:
+  struct Options {
+    Device device;
+    int world = 1, lanes = 1;
+    int depth = 1;  // steps under way at once
+    Timing timing = Timing::none;
+  };
+  StepClock(const Program& program, const Options& options);
+
+  // A step is queued between these two; `slot` < depth names it until it is read.
+  void begin(int slot, StreamRef compute);
+  void end(StreamRef compute);
+  // Instead of both: one that is never timed.
+  void skip(int slot) { sets_[size_t(slot)] = now_ = kNone; }
+  // Instruction `i` of it: its lane comes to it, has waited for what it needs, is done with it.
+  void reach(size_t i, StreamRef lane);
+  void start(size_t i, StreamRef lane);
+  void finish(size_t i, StreamRef lane);
+
+  // Where the compute lane's time went, once that lane is done with the step; none: it was not timed.
+  std::optional<StepTimes> read(int slot);
+  // Of the last step timed by instruction, once all lanes are done; empty: there was none.
+  std::vector<InstructionTime> times() const;
+  // For how long computation stood still for each instruction, over the steps read, in milliseconds.
+  std::span<const double> waited_for() const { return exposed_.by_instruction(); }
+
+ private:
+  static constexpr int kNone = -1;
+
+  // Clocks of a GPU do not tell when a lane of the host ran.
+  bool marks(Device lane) const { return now_ != kNone && !whole_ && lane.kind == options_.device.kind; }
+  size_t index(int set, size_t mark) const { return size_t(set) * set_marks_ + mark; }
+  size_t place(int set, size_t i) const { return size_t(set) * known_.size() + i; }
+  InstructionTime time_of(int set, size_t i, double begin_us) const;
+
+  Options options_;
+  bool whole_;  // steps are timed from outside
+  size_t set_marks_;
+  std::unique_ptr<Stopwatch> stopwatch_;
+  std::vector<double> queueing_us_;  // by place(): of the host, from reach to start
+  std::vector<int> sets_;            // by slot: the step's set of marks
+  int now_ = kNone;                  // that of the step that is being queued
+  int64_t steps_ = 0, timed_ = 0;    // timed steps take the sets in turn
+  ExposedTime exposed_;
+  std::vector<std::optional<InstructionTime>> known_;  // of the step that is being read
+};
+
+}  // namespace zeno::zero
