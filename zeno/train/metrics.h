@@ -33,7 +33,7 @@ struct StepRecord {
   double loss_scale = 1;
   bool skipped = false;
   std::optional<BadTensor> first_bad;     // of a skipped step
-  std::optional<double> exposed_comm_ms;  // not measured on a GPU without --trace
+  std::optional<double> exposed_comm_ms;  // none: the step was not timed
   uint64_t bytes_gathered = 0;
   uint64_t bytes_reduced = 0;
   uint64_t peak_device = 0, peak_host = 0, peak_disk = 0;
