@@ -148,14 +148,14 @@ void CheckpointSaver::write_own_files(const Path& folder, const checkpoint::Mani
   const std::optional<DiskStore::Given> given =
       swap.header.empty() ? std::nullopt : snapshot.give_file(folder);
   if (given) extents.resize(snapshot.pieces_in_memory());
-  std::vector<checkpoint::StateFile> files;
+  std::optional<checkpoint::StateFileWriter> writer;
   if (!extents.empty()) {
-    checkpoint::StateFileWriter writer(folder, manifest, rank, std::move(extents));
-    writer.write([&](size_t begin, size_t end) { return snapshot.part(begin, end); }, zero::Snapshot::kPart);
-    snapshot.release();  // before the disk has it: training may go on
-    files.push_back(writer.commit());
+    writer.emplace(folder, manifest, rank, std::move(extents));
+    writer->write([&](size_t begin, size_t end) { return snapshot.part(begin, end); }, zero::Snapshot::kPart);
   }
-  snapshot.release();
+  snapshot.release();  // before the disk has it: training may go on
+  std::vector<checkpoint::StateFile> files;
+  if (writer) files.push_back(writer->commit());
   if (given) {
     for (size_t i = 0; i < swap.extents.size(); ++i) swap.extents[i].checksum = given->checksums[i];
     const Path path = folder / checkpoint::swap_file_name(rank, manifest.world);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 #include "zeno/base/error.h"
 #include "zeno/base/math.h"
@@ -13,16 +12,19 @@ namespace zeno::zero {
 
 Snapshot::Snapshot(const UnitTable& units, const StateStore& store, int rank, int64_t most, Mode mode)
     : units_(units), store_(store), mode_(mode) {
-  for (int param = 0; param < int(units.params.size()); ++param) {
-    if (units.params[size_t(param)].trainable) add(param, rank, most);
-  }
-  put_file_last();
-  for (Place& place : places_) place.offset = std::exchange(size_, size_ + place.bytes);
+  const auto add_all = [&](bool on_file) {
+    for (int param = 0; param < int(units.params.size()); ++param) {
+      if (units.params[size_t(param)].trainable) add(param, rank, most, on_file);
+    }
+  };
+  add_all(false);
+  in_memory_ = pieces_.size();
+  add_all(true);
   if (in_memory_ < pieces_.size()) lay_out_file(most);
 }
 
 // The states of a stretch lie together: on a disk they are one extent.
-void Snapshot::add(int param, int rank, int64_t most) {
+void Snapshot::add(int param, int rank, int64_t most, bool on_file) {
   const ParamPlace place = units_.places[size_t(param)];
   const Group& group = units_.groups[size_t(place.group)];
   const int64_t offset = group.layout.tensors()[size_t(place.tensor)].offset;
@@ -35,9 +37,12 @@ void Snapshot::add(int param, int rank, int64_t most) {
       const int64_t count = std::min(left, most - begin % most);
       for (State state : kOptimizerStates) {
         if (!store_.exists(state, place.group)) continue;
+        const Partition::Piece piece{run.full + done, run.shard + done, count};
+        if (in_file(state, place.group, piece) != on_file) continue;
         const size_t bytes = size_t(count) * size_of(store_.value_dtype(state));
         pieces_.push_back({state, param, begin, count});
-        places_.push_back({place.group, {run.full + done, run.shard + done, count}, 0, bytes});
+        places_.push_back({place.group, piece, size_, bytes});
+        size_ += bytes;
       }
       done += count;
     }
@@ -45,27 +50,11 @@ void Snapshot::add(int param, int rank, int64_t most) {
 }
 
 // Is the piece on disk as a checkpoint has it, and in the file of no other rank?
-bool Snapshot::in_file(const Piece& piece, const Place& place) const {
-  const bool once =
-      !store_.whole(piece.state, place.group) || units_.groups[size_t(place.group)].partition.world() == 1;
+bool Snapshot::in_file(State state, int group, const Partition::Piece& piece) const {
+  const bool once = !store_.whole(state, group) || units_.groups[size_t(group)].partition.world() == 1;
   if (!once || store_.dtype(State::first_moment) == DType::u8) return false;
-  const StateStore::Stretch stretch = store_.stretches(piece.state, place.group, place.piece).front();
-  return stretch.tier == Tier::disk && store_.in_block(piece.state, stretch.chunk);
-}
-
-void Snapshot::put_file_last() {
-  std::vector<Piece> pieces;
-  std::vector<Place> places;
-  for (const bool in_file : {false, true}) {
-    for (size_t i = 0; i < pieces_.size(); ++i) {
-      if (this->in_file(pieces_[i], places_[i]) != in_file) continue;
-      pieces.push_back(pieces_[i]);
-      places.push_back(places_[i]);
-    }
-    if (!in_file) in_memory_ = pieces.size();
-  }
-  pieces_ = std::move(pieces);
-  places_ = std::move(places);
+  const StateStore::Stretch stretch = store_.stretches(state, group, piece).front();
+  return stretch.tier == Tier::disk && store_.in_block(state, stretch.chunk);
 }
 
 // What lies where in the extents of the file, without gaps.

@@ -69,9 +69,8 @@ class Snapshot {
     Partition::Piece piece;
     size_t offset = 0, bytes = 0;  // in the image
   };
-  void add(int param, int rank, int64_t most);
-  bool in_file(const Piece& piece, const Place& place) const;
-  void put_file_last();
+  void add(int param, int rank, int64_t most, bool on_file);
+  bool in_file(State state, int group, const Partition::Piece& piece) const;
   void lay_out_file(int64_t most);
   size_t room() const;
   size_t staging_bytes() const;
