@@ -1,8 +1,9 @@
 // Offload on a GPU: the bits of a run that keeps everything on the device, for every home of states and
-// parameters, stage and order.
+// parameters, stage and order; checkpoints that go on in other tiers.
 #include <gtest/gtest.h>
 
 #include "tests/support/homes.h"
+#include "tests/support/resume_matrix.h"
 #include "tests/support/temp_dir.h"
 
 namespace zeno::cuda_tests {
@@ -88,6 +89,45 @@ TEST_P(CudaOffload, SameBitsWithActivationsOnTheHost) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Worlds, CudaOffload, testing::Values(1, 2));
+
+class CudaOffloadResume : public testing::TestWithParam<test::StateTypes> {
+ protected:
+  void SetUp() override {
+    if (device_count(Device::Kind::cuda) == 0) GTEST_SKIP() << "no GPU";
+    for (const Homes& homes : test::all_homes()) {
+      if (homes.far) homes_.push_back(homes);
+    }
+    spec_.shape = {.hidden = 64, .heads = 4, .blocks = 3, .vocab = 160, .max_seq = 128};
+    spec_.batch = {2, 80};
+    spec_.device = {Device::Kind::cuda, 0};
+  }
+  std::vector<Homes> homes_;
+  RunSpec spec_;
+};
+
+TEST_P(CudaOffloadResume, FromAnyTierToAnyOther) {
+  test::expect_resume_in_any_tier(spec_, GetParam(), test::resume_settings(homes_), ZENO_FULL_TESTS ? 1 : 15,
+                                  1);
+}
+
+// Devices train with other bits; what one saved, the other loads as it was.
+TEST_P(CudaOffloadResume, WhatACpuSavedAndTheOtherWayRound) {
+  const test::TempDir disk(test::memory_folder());
+  RunSpec cpu = spec_;
+  cpu.device = {};
+  for (const auto& [saver, loader] : {std::pair(cpu, spec_), std::pair(spec_, cpu)}) {
+    for (const Homes& homes : homes_) {
+      const test::ResumeSetting setting{2, 3, homes};
+      const test::TempDir folder(test::memory_folder());
+      const test::RunPart saved =
+          run_part(setting.spec(saver, GetParam(), disk.path()), folder.path(), 0, test::kResumeSaved);
+      const test::RunPart loaded = run_part(setting.spec(loader, GetParam(), disk.path()), folder.path(),
+                                            test::kResumeSaved, test::kResumeSaved);
+      EXPECT_EQ(loaded.hash, saved.hash) << homes.text();
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Types, CudaOffloadResume, test::kStateTypes, test::name_of_types);
 
 }  // namespace
 }  // namespace zeno::cuda_tests

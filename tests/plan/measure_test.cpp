@@ -108,13 +108,13 @@ TEST(Measure, TheClockCountsCalls) {
 TEST(Measure, UpdatesOfEveryKindOfState) {
   constexpr int64_t kCount = 6400;
   zero::Policy policy;
-  HostUpdates plain(1, policy, kCount);
+  HostUpdates plain({}, 1, policy, kCount);
   EXPECT_EQ(plain.bytes(), 16.0 * kCount) << "masters are the parameters";
   policy.compute = policy.grad = DType::bf16;
-  HostUpdates copied(2, policy, kCount);
+  HostUpdates copied({}, 2, policy, kCount);
   EXPECT_EQ(copied.bytes(), 16.0 * kCount);
   policy.moments = DType::u8;
-  HostUpdates cells(2, policy, kCount);
+  HostUpdates cells({}, 2, policy, kCount);
   EXPECT_LT(cells.bytes(), 11.0 * kCount);
   for (HostUpdates* updates : {&plain, &copied, &cells}) {
     updates->run();

@@ -17,6 +17,7 @@ inline zero::Engine make_engine(const RunSpec& spec, comm::World& world) {
   return {model_of(spec),
           {.policy = spec.policy,
            .shape = spec.batch,
+           .device = spec.device,
            .threads = 1,
            .snapshot_piece = kSavedPiece,
            .disk = spec.disk},

@@ -1,14 +1,10 @@
-// Saved with states in one tier, gone on with them in another, also on other numbers of ranks and in other
-// stages: the end has the bits of a run that never stopped and kept everything on the device.
+// Checkpoints of offloaded states: engines and whole runs that go on with their states in other tiers.
 #include <gtest/gtest.h>
 
-#include "tests/support/engine_run.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/faulty_files.h"
-#include "tests/support/homes.h"
+#include "tests/support/resume_matrix.h"
 #include "tests/support/small_run.h"
-#include "zeno/base/rng.h"
-#include "zeno/train/checkpoint_state.h"
 
 namespace zeno::test {
 namespace {
@@ -16,105 +12,21 @@ namespace {
 namespace fs = std::filesystem;
 using checkpoint::Checkpoint;
 
-constexpr int kSteps = 4, kSaved = 2;
 constexpr uint64_t kPairs = ZENO_FULL_TESTS ? 4 : 1;  // goings on for each save
 
-struct Types {
-  DType compute, states;
-};
+class OffloadResume : public testing::TestWithParam<StateTypes> {};
 
-struct Setting {
-  int world, stage;
-  Homes homes;
-
-  std::string text() const { return fmt::format("{} ranks, stage {}, {}", world, stage, homes.text()); }
-  RunSpec spec(Types types, const Path& disk) const {
-    RunSpec spec;
-    spec.world = world;
-    zero::apply_stage(spec.policy, stage);
-    spec.policy.compute = types.compute;
-    spec.policy.states = types.states;
-    spec.policy.micro_batches = 4 / world;
-    spec.policy.reproducible = true;  // the same bits for 1, 2 and 4 ranks
-    // Stochastic rounding counts elements group by group, and small tensors that stay are a group of their
-    // own.
-    spec.policy.persist_below = types.states == DType::f32 ? 40 : 0;
-    homes.set(spec, disk);
-    return spec;
-  }
-};
-
-std::vector<Setting> all_settings() {
-  std::vector<Setting> settings;
-  for (int world : {1, 2, 4}) {
-    for (int stage : {0, 1, 2, 3}) {
-      if (world == 1 && stage > 0) continue;  // nothing to shard
-      for (const Homes& homes : all_homes()) {
-        if (world == 1 || stage == 3 || homes.params == Tier::device)
-          settings.push_back({world, stage, homes});
-      }
-    }
-  }
-  return settings;
+TEST_P(OffloadResume, FromAnyTierToAnyOther) {
+  expect_resume_in_any_tier({}, GetParam(), resume_settings(all_homes()), ZENO_FULL_TESTS ? 1 : 15, kPairs);
 }
-
-struct Part {
-  std::vector<double> losses;
-  uint64_t hash = 0;
-  bool operator==(const Part&) const = default;
-};
-
-// From the start, or from the checkpoint of step `first`; saves after its last step when it is not the end.
-Part run_part(const RunSpec& spec, const Path& folder, int first, int end) {
-  Part part;
-  comm::run_thread_ranks(spec.world, {.deadline = std::chrono::seconds(20)}, [&](comm::World& world) {
-    zero::Engine engine = make_engine(spec, world);
-    if (first == 0) {
-      engine.load(init_values);
-    } else {
-      train::restore(Checkpoint::open(folder / checkpoint::checkpoint_name(first)), engine);
-    }
-    const std::vector<double> losses = train_steps(spec, engine, world, first, end);
-    if (end < kSteps) {
-      EXPECT_EQ(save(folder, end, engine, world), "");
-    }
-    const uint64_t hash = engine.weights_hash();
-    if (world.rank() == 0) part = {losses, hash};
-  });
-  return part;
-}
-
-TEST(OffloadResume, FromAnyTierToAnyOther) {
-  const std::vector<Setting> settings = all_settings();
-  const TempDir disk(memory_folder());
-  uint64_t draws = 0;
-  const auto draw = [&](uint64_t below) { return random_bits(6, 1, draws++) % below; };
-  for (const Types types :
-       {Types{DType::f32, DType::f32}, Types{DType::bf16, DType::f32}, Types{DType::bf16, DType::bf16}}) {
-    const RunSpec plain = Setting{1, 0, {Tier::device, Tier::device, false}}.spec(types, disk.path());
-    const Part whole = run_part(plain, {}, 0, kSteps);
-    const std::vector<double> second(whole.losses.begin() + kSaved, whole.losses.end());
-    for (const Setting& from : settings) {
-      if (!ZENO_FULL_TESTS && draw(15) > 0) continue;
-      const TempDir folder(memory_folder());
-      run_part(from.spec(types, disk.path()), folder.path(), 0, kSaved);
-      for (uint64_t pair = 0; pair < kPairs; ++pair) {
-        const Setting& to = settings[draw(settings.size())];
-        const Part rest = run_part(to.spec(types, disk.path()), folder.path(), kSaved, kSteps);
-        EXPECT_EQ(rest, (Part{second, whole.hash})) << name_of(types.compute) << " " << name_of(types.states)
-                                                    << ": " << from.text() << " to " << to.text();
-      }
-    }
-  }
-  EXPECT_TRUE(fs::is_empty(disk.path())) << "swap files are left";
-}
+INSTANTIATE_TEST_SUITE_P(Types, OffloadResume, kStateTypes, name_of_types);
 
 // What was just loaded is saved as it is, also when it has not been written to the disk yet.
-TEST(OffloadResume, SavedRightAfterLoading) {
+TEST(OffloadSave, RightAfterLoading) {
   const TempDir disk(memory_folder()), folder(memory_folder());
   const auto world = comm::make_self_world();
-  RunSpec spec =
-      Setting{1, 0, {Tier::device, Tier::device, false}}.spec({DType::bf16, DType::f32}, disk.path());
+  RunSpec spec = ResumeSetting{1, 0, {Tier::device, Tier::device, false}}.spec({}, {DType::bf16, DType::f32},
+                                                                               disk.path());
   zero::Engine plain = make_engine(spec, *world);
   plain.load(init_values);
   Homes{Tier::disk, Tier::disk, false}.set(spec, disk.path());
@@ -152,7 +64,7 @@ class OffloadRuns : public testing::Test {
                                    "stage3_param_persistence_threshold": 40,
                                    "offload_param": {"max_in_cpu": 4000}}})")
                                 .string(),
-                            runs_.path("disk"), kSteps)) {}
+                            runs_.path("disk"), kResumeSteps)) {}
 
   static std::vector<Flags> all_flags() {
     std::vector<Flags> all;
@@ -184,9 +96,9 @@ TEST_F(OffloadRuns, GoOnWithOtherFlags) {
       if (!ZENO_FULL_TESTS && draw(30) > 0) continue;
       fs::remove_all(runs_.path("part"));
       runs_.train("part",
-                  common_ + dtype + from.text() + fmt::format("--save-every {} --keep-last 0", kSaved));
+                  common_ + dtype + from.text() + fmt::format("--save-every {} --keep-last 0", kResumeSaved));
       EXPECT_EQ(runs_.outcome("part"), whole) << "never stopped: " << dtype << from.text();
-      fs::remove_all(runs_.checkpoint("part", kSteps));
+      fs::remove_all(runs_.checkpoint("part", kResumeSteps));
       for (uint64_t pair = 0; pair < kPairs; ++pair) {
         const Flags& to = all[draw(all.size())];
         runs_.copy("part", "again");

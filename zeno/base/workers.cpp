@@ -49,11 +49,16 @@ struct Workers::Team {
   }
 };
 
-Workers::Workers(int threads, std::byte* scratch, size_t scratch_bytes)
+Workers::Workers(int threads, std::byte* scratch, size_t scratch_bytes, const std::function<void()>& prepare)
     : threads_(std::max(1, threads)), scratch_(scratch), scratch_bytes_(scratch_bytes) {
   if (threads_ == 1) return;
   team_ = std::make_unique<Team>();
-  for (int t = 1; t < threads_; ++t) team_->threads.emplace_back([this, t] { team_->loop(t); });
+  for (int t = 1; t < threads_; ++t) {
+    team_->threads.emplace_back([this, t, prepare] {
+      if (prepare) prepare();
+      team_->loop(t);
+    });
+  }
 }
 
 Workers::~Workers() {

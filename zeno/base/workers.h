@@ -12,8 +12,9 @@ namespace zeno {
 class Workers {
  public:
   // `threads` counts the calling thread. `scratch` (owned by the caller, 64-byte aligned, threads ×
-  // scratch_bytes) is cut into one piece per thread.
-  explicit Workers(int threads, std::byte* scratch = nullptr, size_t scratch_bytes = 0);
+  // scratch_bytes) is cut into one piece per thread. Threads that the team starts run `prepare` first.
+  explicit Workers(int threads, std::byte* scratch = nullptr, size_t scratch_bytes = 0,
+                   const std::function<void()>& prepare = {});
   ~Workers();
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;

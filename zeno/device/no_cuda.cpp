@@ -16,6 +16,7 @@ namespace {
 std::unique_ptr<StreamImpl> make_cuda_stream(StreamOptions) { refuse(); }
 int cuda_device_count() { return 0; }
 CudaMemory cuda_memory(int) { refuse(); }
+int cuda_numa_node(int) { refuse(); }
 Block cuda_allocate(int, size_t) { refuse(); }
 Block cuda_allocate_pinned(int, size_t) { refuse(); }
 void cuda_copy(StreamRef, std::byte*, const std::byte*, size_t) { refuse(); }

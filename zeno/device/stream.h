@@ -54,6 +54,7 @@ struct StreamOptions {
   std::string name;
   int rank = -1;    // log tag of the worker thread
   int threads = 1;  // CPU: threads its loops run on, the worker included
+  Device near;      // CPU: these keep to the cores near that device, where its host memory is
   // Scratch for kernels, owned by the caller. CPU: threads × scratch_bytes; CUDA: scratch_bytes of device
   // memory.
   std::byte* scratch = nullptr;

@@ -35,7 +35,7 @@ OffloadRates measure_offload_rates(Device device, int threads, const zero::Polic
   constexpr int64_t kUpdates = 16 << 20;
   constexpr int kRounds = 48;
   LinkCopies copies(device, kBytes);
-  HostUpdates updates(threads, policy, kUpdates);
+  HostUpdates updates(device, threads, policy, kUpdates);
   const auto start = Clock::now();
   for (int round = 0; round < kRounds; ++round) copies.queue();
   int64_t updated = 0;

@@ -73,7 +73,7 @@ class Measurement {
   void memory() {
     zero::Policy policy;
     policy.compute = DType::bf16;
-    HostUpdates updates(available_cores(), policy, sizes_.elements);
+    HostUpdates updates(device_, available_cores(), policy, sizes_.elements);
     const double seconds = sustained_seconds(
         0.5 * sizes_.seconds, [&] { updates.run(); }, [] {});
     machine_.host_updates = double(updates.count()) / seconds;

@@ -20,8 +20,8 @@ void fill_random(Tensor tensor) {
 
 }  // namespace
 
-HostUpdates::HostUpdates(int threads, const zero::Policy& policy, int64_t count)
-    : stream_({.device = {}, .name = "updates", .threads = threads}) {
+HostUpdates::HostUpdates(Device near, int threads, const zero::Policy& policy, int64_t count)
+    : stream_({.device = {}, .name = "updates", .threads = threads, .near = near}) {
   const auto make = [&](DType dtype) {
     const size_t bytes = bytes_of(dtype, count);
     ledger_.book(Tier::host, Purpose::workspace, bytes);

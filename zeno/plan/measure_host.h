@@ -12,10 +12,11 @@
 
 namespace zeno::plan {
 
-// An update of the optimizer on `threads` of the CPU, to be made over and over. Owns its arrays.
+// An update of the optimizer on `threads` of the CPU near a device, to be made over and over. Owns its
+// arrays.
 class HostUpdates {
  public:
-  HostUpdates(int threads, const zero::Policy& policy, int64_t count);
+  HostUpdates(Device near, int threads, const zero::Policy& policy, int64_t count);
   // Blocks.
   void run();
   int64_t count() const { return op_.master.count(); }

@@ -158,12 +158,13 @@ Executor::Executor(const ExecutorParts& parts, comm::World& world, Ledger& ledge
              list.begin());
 }
 
-// The disk's lanes are the host's own, whatever the device.
+// The disk's lanes are the host's own, whatever the device, and stay near it.
 void Executor::add_lane(Lane lane) {
   const bool on_host = lane == Lane::read || lane == Lane::write || lane == Lane::host;
   StreamOptions options{.device = on_host ? Device{} : parts_.device,
                         .name = std::string(name_of(lane)),
                         .rank = rank_,
+                        .near = parts_.device,
                         .cpu_waits = lanes_ > 1};
   if (lane == Lane::compute || lane == Lane::update || lane == Lane::host) options.threads = parts_.threads;
   if (lane == Lane::compute) {

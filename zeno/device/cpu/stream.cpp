@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "zeno/base/log.h"
+#include "zeno/device/cores.h"
 #include "zeno/device/stream_impl.h"
 
 namespace zeno {
@@ -14,7 +15,8 @@ class CpuStream final : public StreamImpl {
  public:
   explicit CpuStream(StreamOptions given)
       : StreamImpl(std::move(given)),
-        workers_(options().threads, options().scratch, options().scratch_bytes),
+        workers_(options().threads, options().scratch, options().scratch_bytes,
+                 [near = options().near] { stay_near(near); }),
         thread_([this] { loop(); }) {}
 
   ~CpuStream() override {
@@ -104,6 +106,7 @@ class CpuStream final : public StreamImpl {
 
   void loop() {
     set_log_rank(options().rank);
+    stay_near(options().near);
     std::exception_ptr error;
     std::unique_lock lock(mutex_);
     while (true) {

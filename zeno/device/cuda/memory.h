@@ -21,6 +21,8 @@ struct CudaMemory {
   size_t available = 0, total = 0;
 };
 CudaMemory cuda_memory(int device);
+// The NUMA node of the host that is next to the device; -1: not known.
+int cuda_numa_node(int device);
 Block cuda_allocate(int device, size_t bytes);
 // Pinned host memory near the device. Large blocks are touched by all cores the process may use.
 Block cuda_allocate_pinned(int device, size_t bytes);
