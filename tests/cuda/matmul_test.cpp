@@ -298,9 +298,6 @@ TEST_F(CudaMatmul, SustainedTimingFindsAPlan) {
       EXPECT_EQ(int(plan.origin), int(MatmulPlan::Origin::tuned));
       EXPECT_GT(plan.candidates, 1);
       EXPECT_GT(plan.sustained, 0);
-      // No slower than half as fast as in bursts, whatever the machine does to its clocks.
-      EXPECT_GT(plan.sustained, plan.burst * 0.5);
-      EXPECT_LT(plan.sustained, plan.burst * 2);
     }
   }
   EXPECT_EQ(found, 1);

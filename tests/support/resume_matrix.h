@@ -63,7 +63,8 @@ struct RunPart {
   bool operator==(const RunPart&) const = default;
 };
 
-// From the start, or from the checkpoint of step `first`; saves after its last step when it is not the end.
+// From the start, and saved at the end where there is a folder; or from the folder's checkpoint of step
+// `first`.
 inline RunPart run_part(const RunSpec& spec, const Path& folder, int first, int end) {
   RunPart part;
   comm::run_thread_ranks(spec.world, {.deadline = std::chrono::seconds(20)}, [&](comm::World& world) {
@@ -74,7 +75,7 @@ inline RunPart run_part(const RunSpec& spec, const Path& folder, int first, int 
       train::restore(checkpoint::Checkpoint::open(folder / checkpoint::checkpoint_name(first)), engine);
     }
     const std::vector<double> losses = train_steps(spec, engine, world, first, end);
-    if (end < kResumeSteps) {
+    if (first == 0 && !folder.empty()) {
       EXPECT_EQ(save(folder, end, engine, world), "");
     }
     const uint64_t hash = engine.weights_hash();
