@@ -1,6 +1,7 @@
 // Saving and loading the state of a GPT-2-124M-shaped run (1.5 GB) on thread ranks, against the disk's own
-// rates measured in the same run: every rank writes or reads a file of its own in order, past the page cache.
-// Every file is new: removing an old one takes a disk with discard 0.15 s/GB, and is part of neither.
+// rates measured in the same run: every rank writes a file of its own from memory that no cache holds, or
+// reads one, in order and past the page cache. Every file is new: removing an old one takes a disk with
+// discard 0.15 s/GB, and is part of neither.
 //   checkpoint_bench [--folder DIR] [--ranks 2] [--rounds 3] [--steps 6] [--cuda] [--bf16]
 // Also what an asynchronous save costs: how much longer steps take beside it, against a save that is waited
 // for.
@@ -49,18 +50,18 @@ double timed(comm::World& world, const std::function<void()>& work) {
 class RawFile {
  public:
   RawFile(Path path, size_t bytes)
-      : path_(std::move(path)), bytes_(bytes / kPiece * kPiece), memory_(allocate_host(kPiece)) {
+      : path_(std::move(path)), bytes_(bytes / kPiece * kPiece), memory_(allocate_host(bytes_)) {
     auto* words = reinterpret_cast<uint64_t*>(memory_.data);
-    for (size_t i = 0; i < kPiece / 8; ++i) words[i] = random_bits(1, 2, i);
+    for (size_t i = 0; i < bytes_ / 8; ++i) words[i] = random_bits(1, 2, i);
   }
   ~RawFile() { memory_.release(memory_.data); }
   RawFile(const RawFile&) = delete;
   RawFile& operator=(const RawFile&) = delete;
   size_t bytes() const { return bytes_; }
   void remove() const { std::filesystem::remove(path_); }
-  void write() {
+  void write() {  // a virtual disk takes what is in a cache faster, which no state is
     transfer(O_WRONLY | O_CREAT | O_EXCL | O_DIRECT,
-             [&](int fd, off_t at) { return ::pwrite(fd, memory_.data, kPiece, at); });
+             [&](int fd, off_t at) { return ::pwrite(fd, memory_.data + at, kPiece, at); });
   }
   void read() {
     transfer(O_RDONLY | O_DIRECT, [&](int fd, off_t at) { return ::pread(fd, memory_.data, kPiece, at); });

@@ -37,7 +37,7 @@ int main(int argc, char** argv) {
   } catch (const zeno::Error& error) {
     zeno::log_error("{}", error.what());
     // A rank that is stuck may have been left behind: nothing may be taken away under it.
-    if (error.kind() == zeno::ErrorKind::peer) std::_Exit(zeno::exit_code(error.kind()));
+    if (error.kind() == zeno::ErrorKind::peer) std::quick_exit(zeno::exit_code(error.kind()));
     return zeno::exit_code(error.kind());
   } catch (const std::exception& error) {
     zeno::log_error("internal: {}", error.what());

@@ -40,10 +40,10 @@ int main(int argc, char** argv) {
     fmt::print("rank {} is done\n", rank);
     return 0;
   } catch (const Error& error) {
-    fmt::print("rank {} exits with {}: {} [{}]\n", rank, exit_code(error.kind()), error.what(), at);
+    fmt::print(stderr, "rank {} exits with {}: {} [{}]\n", rank, exit_code(error.kind()), error.what(), at);
     return exit_code(error.kind());
   } catch (const std::exception& error) {
-    fmt::print("rank {} exits with 1: {} [{}]\n", rank, error.what(), at);
+    fmt::print(stderr, "rank {} exits with 1: {} [{}]\n", rank, error.what(), at);
     return 1;
   }
 }

@@ -115,7 +115,8 @@ TEST_F(Mpi, ThrowIsToldOnEveryHost) {
   }
 }
 
-// Without help of mpirun's flags: a failing rank waits for the others of its host before it goes.
+// Without help of mpirun's flags: a failing rank waits until the others of its host have spoken before it
+// goes.
 TEST_F(Mpi, OthersSpeakBeforeTheLauncherEndsThem) {
   const Result result = mpirun(4, "throw 0");
   EXPECT_NE(result.status, 0);

@@ -89,20 +89,17 @@ void StateFileWriter::write(const Image& image, size_t part) {
   for (size_t size : sizes_) total += size;
   RowOfSums sums(sizes_);
   File direct = File::open_direct_to_write(replacing_.path());
-  const auto fetch = [&](size_t begin) {
-    return std::async(std::launch::async, image, begin, std::min(begin + part, total));
-  };
-  std::future<std::span<const std::byte>> next;
-  if (total > 0) next = fetch(0);
+  std::span<const std::byte> bytes;
+  if (total > 0) bytes = image(0, std::min(part, total));
   for (size_t begin = 0; begin < total;) {
-    const std::span<const std::byte> bytes = next.get();
-    if (begin + bytes.size() < total) next = fetch(begin + bytes.size());
-    const std::future<void> summed = std::async(std::launch::async, [&] {
+    const size_t end = begin + bytes.size();
+    auto next = std::async(std::launch::async, [&] {
       sums.add(bytes, [&](size_t extent, uint64_t sum) { file_.extents[extent].checksum = sum; });
+      return end < total ? image(end, std::min(end + part, total)) : std::span<const std::byte>();
     });
     write_part(direct, bytes, file_.bytes + begin);
-    summed.wait();
-    begin += bytes.size();
+    bytes = next.get();
+    begin = end;
   }
   file_.bytes += total;
 }

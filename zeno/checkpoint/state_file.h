@@ -22,8 +22,8 @@ class StateFileWriter {
   StateFileWriter(const Path& folder, const Manifest& manifest, int rank, std::vector<Extent> extents);
 
   const std::vector<Extent>& extents() const { return file_.extents; }
-  // Bytes [begin, end) of all extents, one behind the other. Asked for in order, from a thread of the writer;
-  // they must stay until the call after the next.
+  // Bytes [begin, end) of all extents, one behind the other. Asked for in order, by one thread
+  // at a time; they must stay until the call after the next.
   using Image = std::function<std::span<const std::byte>(size_t begin, size_t end)>;
   // Goes past the page cache, at the disk's own pace and without a copy, where the image's parts begin at
   // multiples of kDirectAlign. Never asks for more than `part` bytes at once, a multiple of kDirectAlign.

@@ -43,8 +43,8 @@ class MpiHub final : public PeerWatch {
   // Null when all ranks are local. Collective.
   std::shared_ptr<RemoteLink> link();
 
-  // Gives the other ranks of this host, which are failing too, a moment to speak: launchers kill everybody as
-  // soon as one process has gone.
+  // Last thing of a process whose job has failed: it has said why, and gives the other ranks of this host,
+  // which are failing too, a moment to speak: launchers kill everybody as soon as one process has gone.
   void linger() noexcept;
 
  private:

@@ -1,6 +1,8 @@
 // Ranks as processes started by mpirun or srun.
 #include <mpi.h>
 
+#include <cstdlib>
+
 #include "zeno/base/error.h"
 #include "zeno/base/math.h"
 #include "zeno/comm/cuda/communicators.h"
@@ -35,6 +37,15 @@ void start_mpi() {
   }
 }
 
+// When the process ends, not before: until then it may say what failed.
+void linger_at_exit(std::shared_ptr<MpiHub> hub) {
+  static std::shared_ptr<MpiHub> leaving;
+  leaving = std::move(hub);
+  const auto linger = [] { leaving->linger(); };
+  std::atexit(linger);
+  std::at_quick_exit(linger);
+}
+
 class MpiWorld final : public World {
  public:
   explicit MpiWorld(const WorldOptions& options)
@@ -48,7 +59,7 @@ class MpiWorld final : public World {
     if (finished_) return;
     hub_->report(rank(), "it left before the job was done");
     flight_->finish([this](int rank) { return hub_->has_ended(rank); });
-    hub_->linger();
+    linger_at_exit(hub_);
   }
 
   int rank() const override { return hub_->layout().rank; }

@@ -91,7 +91,7 @@ std::unique_ptr<World> make_self_world();
 // any throws, the others are failed, and the first original error is rethrown (an Error(peer) that only
 // reports it is not original). After a failure, a rank that has shown no sign of life for the deadline is
 // left behind: the error is thrown while its thread is still there, and the process should end without
-// destroying what that thread may use (std::_Exit).
+// destroying what that thread may use (std::quick_exit).
 void run_thread_ranks(int ranks, const WorldOptions& options, const std::function<void(World&)>& body);
 
 // What the launcher's variables say about this process; looks at nothing else.
@@ -106,8 +106,9 @@ bool mpi_available();
 // One rank per process, started by mpirun or srun. Initialises MPI; one such world per process.
 std::unique_ptr<World> make_mpi_world(const WorldOptions& options);
 // The twin of run_thread_ranks: runs `body` as this process's rank and finishes the world; when it throws,
-// the other ranks are told, and the error is rethrown. From then on SIGTERM ends the process 3 s later
-// instead of at once.
+// the other ranks are told, and the error is rethrown: the process should say what failed and end by
+// std::exit or std::quick_exit, which wait until all ranks of this host have spoken. From then on SIGTERM
+// ends the process 3 s later instead of at once.
 void run_mpi_rank(const WorldOptions& options, const std::function<void(World&)>& body);
 
 }  // namespace zeno::comm

@@ -17,6 +17,8 @@ int available_cores() {
   return std::max(1, CPU_COUNT(&set));
 }
 
+int share_of_cores(int local_ranks) { return std::max(1, available_cores() / local_ranks); }
+
 size_t available_host_memory() {
   std::ifstream file("/proc/meminfo");
   std::string key, unit;

@@ -1,5 +1,6 @@
 #include "zeno/train/checkpoint_state.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <string_view>
@@ -99,7 +100,9 @@ void restore(const checkpoint::Checkpoint& from, zero::Engine& engine) {
     const auto place = [&](size_t i, int64_t begin, DType dtype, std::span<std::byte> values) {
       loading.place(loading.runs[i], begin, {dtype, values});
     };
-    from.read(wanted, place, {.threads = loading.in_order ? 8 : 16, .in_order = loading.in_order});
+    // Enough to keep a disk busy; with more, what they have read falls out of the caches before it is placed.
+    const int threads = std::clamp(4 * loading.cores, 4, loading.in_order ? 8 : 16);
+    from.read(wanted, place, {.threads = threads, .in_order = loading.in_order});
   });
 }
 

@@ -40,7 +40,7 @@ void share_with_cpu(const OffloadOptimizerConfig& config, zero::EngineOptions& o
   policy.offload.cpu_share = std::max(0.0, config.cpu_share);
   const bool away = config.device != OffloadDevice::none && policy.compute != policy.states;
   if (options.device.kind == Device::Kind::cpu || !away || config.cpu_share >= 0) return;
-  const int threads = std::max(1, available_cores() / world.local_size());
+  const int threads = share_of_cores(world.local_size());
   const plan::OffloadRates rates = plan::measure_offload_rates(options.device, threads, policy);
   double share = plan::balanced_cpu_share(rates, policy);
   for (const std::string& bytes :

@@ -59,8 +59,6 @@ void book_all(const ExecutorParts& parts, Ledger& ledger) {
   ledger.book(Tier::device, Purpose::staging, comm_bytes(parts.device.kind, parts.world));
 }
 
-int share_of_cores(int local_ranks) { return std::max(1, available_cores() / local_ranks); }
-
 nn::BatchShape shape_of(const EngineOptions& options) {
   nn::BatchShape shape = options.shape;
   shape.device = options.device.kind;

@@ -164,6 +164,7 @@ class Engine {
     std::function<void(const StateRun& run, int64_t begin, StoredValues values)> place;
     // Some are kept on a disk: place them from one thread at a time, in the order of runs.
     bool in_order = false;
+    int cores = 1;  // of this rank
   };
   // Fills all masters and moments that this rank keeps: `read` places every element of every run.
   void load_states(const std::function<void(const Loading&)>& read);

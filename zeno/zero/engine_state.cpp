@@ -259,7 +259,7 @@ void Engine::load_states(const std::function<void(const Loading&)>& read) {
   executor_->settle();
   read({state_runs(),
         [this](const StateRun& run, int64_t begin, StoredValues values) { place(run, begin, values); },
-        store_.uses_disk()});
+        store_.uses_disk(), share_of_cores(world_.local_size())});
 }
 
 void Engine::place(const StateRun& run, int64_t begin, StoredValues values) {
