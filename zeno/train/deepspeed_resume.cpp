@@ -1,10 +1,14 @@
 #include "zeno/train/deepspeed_resume.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
+#include "zeno/base/workers.h"
 #include "zeno/checkpoint/deepspeed_folder.h"
 #include "zeno/model/deepspeed_weights.h"
 #include "zeno/model/weights.h"
@@ -48,20 +52,32 @@ void require_moments(const DeepSpeedCheckpoint& checkpoint) {
       checkpoint.folder().string(), reason.empty() ? "" : ": ", reason);
 }
 
-// One of the engine's states. Frozen parameters come from the model folder and have no moments.
-void restore_state(std::shared_ptr<const DeepSpeedCheckpoint> checkpoint, DeepSpeedState from, State to,
-                   zero::Engine& engine) {
+// Values of one state. Frozen parameters come from the model folder and have no moments.
+model::WeightReader reader_of(std::shared_ptr<const DeepSpeedCheckpoint> checkpoint, DeepSpeedState state,
+                              const zero::Engine& engine) {
   std::vector<nn::Parameter> table = engine.units().params;
-  if (from != DeepSpeedState::master)
+  if (state != DeepSpeedState::master)
     std::erase_if(table, [](const nn::Parameter& param) { return !param.trainable; });
   const std::string where = checkpoint->folder().string();
-  const model::WeightReader reader(std::make_unique<model::DeepSpeedSource>(std::move(checkpoint), from),
-                                   table);
-  require(from == DeepSpeedState::master || reader.unused().empty(), ErrorKind::data,
+  model::WeightReader reader(std::make_unique<model::DeepSpeedSource>(std::move(checkpoint), state), table);
+  require(state == DeepSpeedState::master || reader.unused().empty(), ErrorKind::data,
           "[resume] {}: {} was trained there and is frozen or missing here; train the same parameters", where,
           reader.unused().empty() ? "" : reader.unused()[0]);
-  engine.load_state(to, [&](const nn::Parameter& param, int64_t begin, std::span<float> out) {
-    reader.read(param, begin, begin + int64_t(out.size()), out.data());
+  return reader;
+}
+
+void load(const std::map<State, model::WeightReader>& readers, zero::Engine& engine) {
+  engine.load_states([&](const zero::Engine::Loading& loading) {
+    Workers workers(loading.in_order ? 1 : loading.cores);
+    std::vector<std::vector<float>> staging(static_cast<size_t>(workers.threads()));
+    workers.for_each(int64_t(loading.runs.size()), [&](int64_t i, int thread) {
+      const zero::Engine::StateRun& run = loading.runs[size_t(i)];
+      std::vector<float>& values = staging[size_t(thread)];
+      values.resize(size_t(run.count));
+      readers.at(run.state).read(engine.units().params[size_t(run.param)], run.begin, run.begin + run.count,
+                                 values.data());
+      loading.place(run, run.begin, {DType::f32, std::as_writable_bytes(std::span(values))});
+    });
   });
 }
 
@@ -74,11 +90,13 @@ void restore_all(const Path& folder, zero::Engine& engine) {
         "adapter; make a model of it with zeno export and train the adapter on that",
         folder.string());
   }
-  restore_state(checkpoint, DeepSpeedState::master, State::master, engine);
+  std::map<State, model::WeightReader> readers;
+  readers.emplace(State::master, reader_of(checkpoint, DeepSpeedState::master, engine));
   if (engine.policy().moments_first)
-    restore_state(checkpoint, DeepSpeedState::first_moment, State::first_moment, engine);
+    readers.emplace(State::first_moment, reader_of(checkpoint, DeepSpeedState::first_moment, engine));
   if (engine.policy().moments_second)
-    restore_state(checkpoint, DeepSpeedState::second_moment, State::second_moment, engine);
+    readers.emplace(State::second_moment, reader_of(checkpoint, DeepSpeedState::second_moment, engine));
+  load(readers, engine);
   const checkpoint::DeepSpeedRun& run = checkpoint->run();
   const int64_t updates = run.steps - run.skipped;
   if (run.adam_steps != 0 && run.adam_steps != updates) {

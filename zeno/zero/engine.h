@@ -147,8 +147,6 @@ class Engine {
   // Each rank writes the part it keeps of elements [begin, begin + values.size()). Writing masters refreshes
   // the compute copy.
   void write(State state, int param, int64_t begin, std::span<const float> values);
-  // Fills one state of what this rank keeps of all trainable parameters; masters fill the compute copy too.
-  void load_state(State state, const ValueReader& read);
 
   // A stretch of one state of a parameter that this rank keeps.
   struct StateRun {

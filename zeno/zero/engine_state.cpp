@@ -223,21 +223,6 @@ void Engine::write(State state, int param, int64_t begin, std::span<const float>
   if (state == State::master) refresh_params(param, begin, end);
 }
 
-void Engine::load_state(State state, const ValueReader& read) {
-  executor_->settle();
-  std::vector<std::pair<int, Run>> all;
-  for (int p = 0; p < int(units_.params.size()); ++p) {
-    if (!units_.params[p].trainable || !store_.exists(state, units_.places[p].group)) continue;
-    for (const Run& run : runs(state, p, 0, units_.params[p].count(), world_.rank()))
-      all.emplace_back(p, run);
-  }
-  read_ahead(all, read, [&](int p, const Run& run, std::span<const float> values) {
-    const int group = units_.places[size_t(p)].group;
-    put(state, group, run.piece, values);
-    if (state == State::master && !store_.aliased(group)) put(State::param, group, run.piece, values);
-  });
-}
-
 std::vector<Engine::StateRun> Engine::state_runs() const {
   std::vector<StateRun> result;
   for (int p = 0; p < int(units_.params.size()); ++p) {
