@@ -123,10 +123,11 @@ TEST_F(DeepSpeedCli, TrainingGoesOnWithTheLossesOfDeepSpeed) {
   expect_near(continued("stage0_bf16", "--ranks 2 --stage 2 --dtype bf16"), "stage0_bf16", 2e-2);
 }
 
-TEST_F(DeepSpeedCli, OnAnyNumberOfRanksWithTheSameBits) {
+TEST_F(DeepSpeedCli, OnAnyNumberOfRanksAndInAnyTierWithTheSameBits) {
   const Outcome one = continued("stage3_fp32", "--ranks 1 --stage 0 --reproducible");
-  for (const char* more : {"--ranks 2 --stage 1 --reproducible", "--ranks 2 --stage 3 --reproducible"}) {
-    const Outcome two = continued("stage3_fp32", more);
+  const std::string on_disk = "--stage 2 --offload-optimizer nvme --nvme-path " + path("swap");
+  for (const std::string& more : {std::string("--stage 1"), std::string("--stage 3"), on_disk}) {
+    const Outcome two = continued("stage3_fp32", "--ranks 2 --reproducible " + more);
     EXPECT_EQ(two.losses, one.losses) << more;
     EXPECT_EQ(two.hash, one.hash) << more;
   }
