@@ -3,15 +3,12 @@
 //   test_comm_mpi WAY RANKS_PER_HOST [DEADLINE] fails in one of the ways of failing_world.h; exits as the
 //   command line
 //                                               would, and says so
-#include <fmt/core.h>
-
 #include <cstdlib>
 #include <string>
 
 #include "communicator_contract.h"
 #include "failing_world.h"
-#include "zeno/base/error.h"
-#include "zeno/base/log.h"
+#include "rank_process.h"
 
 int main(int argc, char** argv) {
   using namespace zeno;
@@ -22,28 +19,19 @@ int main(int argc, char** argv) {
   options.ranks_per_host = std::atoi(argv[2]);
   options.deadline = std::chrono::milliseconds(argc > 3 ? std::atoi(argv[3]) : 60'000);
   options.staging_bytes = 64 << 10;  // small, so that the tests go through many chunks
-  const int rank = launch_info().rank;
-  set_log_level(LogLevel::error);
   const char* at = "the start";
-  try {
-    run_mpi_rank(options, [&](World& world) {
-      contract::Site site(world);
-      if (way != "contract") {
-        at = way.c_str();
-        return contract::fail_in(site, way);
-      }
-      for (const contract::Case& test : contract::cases()) {
-        at = test.name;
-        test.run(site);
-      }
-    });
-    fmt::print("rank {} is done\n", rank);
-    return 0;
-  } catch (const Error& error) {
-    fmt::print(stderr, "rank {} exits with {}: {} [{}]\n", rank, exit_code(error.kind()), error.what(), at);
-    return exit_code(error.kind());
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "rank {} exits with 1: {} [{}]\n", rank, error.what(), at);
-    return 1;
-  }
+  return run_rank_process(
+      options,
+      [&](World& world) {
+        contract::Site site(world);
+        if (way != "contract") {
+          at = way.c_str();
+          return contract::fail_in(site, way);
+        }
+        for (const contract::Case& test : contract::cases()) {
+          at = test.name;
+          test.run(site);
+        }
+      },
+      at);
 }

@@ -14,8 +14,7 @@
 #include "tests/comm/communicator_contract.h"
 #include "tests/comm/contract_support.h"
 #include "tests/comm/failing_world.h"
-#include "zeno/base/error.h"
-#include "zeno/base/log.h"
+#include "tests/comm/rank_process.h"
 #include "zeno/device/cuda/runtime.h"
 
 namespace {
@@ -67,18 +66,7 @@ int main(int argc, char** argv) {
   WorldOptions options;
   options.deadline = std::chrono::milliseconds(argc > 2 ? std::atoi(argv[2]) : 60'000);
   options.device_staging_bytes = 1 << 20;  // small, so that the tests go through many rounds
-  const int rank = launch_info().rank;
-  set_log_level(LogLevel::error);
   const char* at = "the start";
-  try {
-    run_mpi_rank(options, [&](World& world) { run(world, way, at); });
-    fmt::print("rank {} is done\n", rank);
-    return 0;
-  } catch (const Error& error) {
-    fmt::print(stderr, "rank {} exits with {}: {} [{}]\n", rank, exit_code(error.kind()), error.what(), at);
-    return exit_code(error.kind());
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "rank {} exits with 1: {} [{}]\n", rank, error.what(), at);
-    return 1;
-  }
+  return run_rank_process(
+      options, [&](World& world) { run(world, way, at); }, at);
 }

@@ -64,14 +64,7 @@ class CudaStepClock : public testing::Test {
   static LateRun run_late(const RunSpec& spec) {
     LateRun run;
     comm::run_thread_ranks(spec.world, {.deadline = std::chrono::seconds(60)}, [&](comm::World& world) {
-      zero::Engine engine(test::model_of(spec),
-                          {.policy = spec.policy,
-                           .shape = spec.batch,
-                           .device = spec.device,
-                           .threads = 1,
-                           .timing = spec.timing,
-                           .disk = spec.disk},
-                          world);
+      zero::Engine engine(test::model_of(spec), test::options_of(spec), world);
       engine.load(spec.values);
       const test::OwnedBatch batch = test::make_batch(spec.batch, spec.shape.vocab, 0, world.rank());
       const std::vector<zero::MicroBatch> views{batch.view()};

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/model/golden_steps.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/golden.h"
 #include "tests/support/kernel_stream.h"
@@ -55,7 +56,6 @@ class Adapter : public testing::TestWithParam<Case> {
 void Adapter::train(int world_size, int stage, nn::Recompute recompute, const Path& out) const {
   const Golden golden("lora/" + GetParam().name + "/expected.safetensors");
   const Golden trained("lora/" + GetParam().name + "/adapter_model.safetensors");
-  const auto number = [&](const char* key) { return std::stod(golden.metadata().at(key)); };
   comm::run_thread_ranks(world_size, {}, [&](comm::World& world) {
     zero::EngineOptions options{.shape = {2 / world_size, 24}, .threads = 1};
     zero::apply_stage(options.policy, stage);
@@ -70,31 +70,8 @@ void Adapter::train(int world_size, int stage, nn::Recompute recompute, const Pa
       const std::vector<float> start = assemble(param, golden, "start.");
       std::copy_n(start.begin() + begin, out_values.size(), out_values.begin());
     });
-    std::vector<int32_t> arrays[4], valid;
-    const char* names[] = {"tokens", "targets", "positions", "doc_start"};
-    for (int i = 0; i < 4; ++i) {
-      const std::vector<int32_t> all = golden.ints(names[i]);
-      const auto count = int64_t(all.size()) / world_size;
-      arrays[i].assign(all.begin() + count * world.rank(), all.begin() + count * (world.rank() + 1));
-    }
-    for (size_t r = 0; r < arrays[1].size(); ++r) {
-      if (arrays[1][r] >= 0) valid.push_back(int32_t(r));
-    }
-    const zero::MicroBatch view{arrays[0], arrays[1], arrays[2], arrays[3], valid};
-    const std::vector<float> losses = golden.floats("losses"), norms = golden.floats("grad_norms");
-    for (int step = 0; step < 10; ++step) {
-      zero::StepControl control;
-      control.hyper = {.lr = number("lr"),
-                       .beta1 = number("beta1"),
-                       .beta2 = number("beta2"),
-                       .eps = number("eps"),
-                       .weight_decay = number("weight_decay"),
-                       .step = step + 1};
-      control.clip = number("clip");
-      const zero::StepResult result = engine.step({&view, 1}, control);
-      EXPECT_NEAR(result.loss, losses[size_t(step)], kTolerance * losses[size_t(step)]) << "step " << step;
-      EXPECT_NEAR(result.grad_norm, norms[size_t(step)], 10 * kTolerance * norms[size_t(step)]) << step;
-    }
+    const RankBatch batch(golden, world.rank(), world_size);
+    for (int step = 0; step < 10; ++step) take_golden_step(engine, batch, golden, step, kTolerance);
     std::optional<model::AdapterWriter> writer;
     if (!out.empty() && world.rank() == 0)
       writer.emplace(out,

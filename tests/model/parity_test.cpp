@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/model/golden_steps.h"
 #include "tests/support/golden.h"
 #include "tests/support/memory.h"
 #include "zeno/comm/world.h"
@@ -50,35 +51,11 @@ std::vector<float> assemble(const nn::Parameter& param, const Golden& golden, co
   return ours;
 }
 
-// The rows of the golden batch that a rank gets: one sequence each, or all.
-struct RankBatch {
-  std::vector<int32_t> tokens, targets, positions, doc_start, valid_rows;
-
-  RankBatch(const Golden& golden, int rank, int world) {
-    const auto part = [&](const char* name) {
-      const std::vector<int32_t> all = golden.ints(name);
-      const size_t count = all.size() / size_t(world);
-      return std::vector<int32_t>(all.begin() + int64_t(count) * rank,
-                                  all.begin() + int64_t(count) * (rank + 1));
-    };
-    tokens = part("tokens");
-    targets = part("targets");
-    positions = part("positions");
-    doc_start = part("doc_start");
-    for (size_t r = 0; r < targets.size(); ++r) {
-      if (targets[r] < 0) continue;
-      valid_rows.push_back(int32_t(r));
-    }
-  }
-  zero::MicroBatch view() const { return {tokens, targets, positions, doc_start, valid_rows}; }
-};
-
 class Parity : public testing::TestWithParam<Case> {
  protected:
   void run(int world_size, int stage, nn::Recompute recompute) {
     const std::string folder = std::string(ZENO_SOURCE_DIR) + "/tests/golden/" + GetParam().folder;
     const Golden golden(GetParam().folder + "/" + GetParam().expected + ".safetensors");
-    const auto number = [&](const char* key) { return std::stod(golden.metadata().at(key)); };
     comm::run_thread_ranks(world_size, {}, [&](comm::World& world) {
       zero::EngineOptions options{.shape = {2 / world_size, 24}, .threads = 1};
       zero::apply_stage(options.policy, stage);
@@ -90,21 +67,8 @@ class Parity : public testing::TestWithParam<Case> {
         weights.read(param, begin, begin + int64_t(out.size()), out.data());
       });
       const RankBatch batch(golden, world.rank(), world_size);
-      const std::vector<float> losses = golden.floats("losses"), norms = golden.floats("grad_norms");
       for (int step = 0; step < 10; ++step) {
-        zero::StepControl control;
-        control.hyper = {.lr = number("lr"),
-                         .beta1 = number("beta1"),
-                         .beta2 = number("beta2"),
-                         .eps = number("eps"),
-                         .weight_decay = number("weight_decay"),
-                         .step = step + 1};
-        control.clip = number("clip");
-        const zero::MicroBatch view = batch.view();
-        const zero::StepResult result = engine.step({&view, 1}, control);
-        EXPECT_NEAR(result.loss, losses[size_t(step)], kTolerance * losses[size_t(step)]) << "step " << step;
-        EXPECT_NEAR(result.grad_norm, norms[size_t(step)], 10 * kTolerance * norms[size_t(step)])
-            << "step " << step;
+        take_golden_step(engine, batch, golden, step, kTolerance);
         if (step == 0) compare(engine, zero::State::grad, golden, "grad.");
       }
       if (golden.has("weight." + engine.units().params[0].files[0].name)) {

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "tests/nn/finite_difference.h"
 #include "tests/nn/tiny_model.h"
 #include "tests/support/expect_error.h"
 #include "zeno/nn/embedding.h"
@@ -82,38 +83,12 @@ TinyModel make_model(const Family& family, int blocks, DType compute = DType::f3
 
 class Block : public ::testing::TestWithParam<Family> {};
 
-// The derivative of the loss along a random direction of each parameter. fp32 losses carry about 1e-6 of
-// rounding, so the step is large and the tolerance 1 % of the gradient's length; parity tests look at the
-// last digits.
 TEST_P(Block, GradientsMatchFiniteDifferences) {
   TinyModel model = make_model(GetParam(), 1);
   model.train(Recompute::none);
   std::map<std::string, std::vector<float>> gradients;
   for (const auto& [name, p] : model.parameters()) gradients[name] = model.gradient(name);
-  uint64_t stream = 100;
-  for (const auto& [name, g] : gradients) {
-    ++stream;
-    std::vector<float>& w = model.weights(name);
-    const std::vector<float> start = w;
-    const double step = 0.02 / std::sqrt(double(w.size()));
-    double expected = 0, length = 0;
-    const auto direction = [&](size_t i) { return random_bits(3, stream, i) & 1 ? 1.0 : -1.0; };
-    for (size_t i = 0; i < g.size(); ++i) {
-      expected += g[i] * direction(i);
-      length += double(g[i]) * g[i];
-    }
-    const auto loss_at = [&](double distance) {
-      for (size_t i = 0; i < w.size(); ++i) w[i] = float(start[i] + distance * direction(i));
-      return model.evaluate();
-    };
-    const double measured = (loss_at(step) - loss_at(-step)) / (2 * step);
-    w = start;
-    // The length of the direction is √n; a wrong gradient misses by about √n·‖g‖/√n = ‖g‖.
-    const double rounding = 2e-7 * 5 / step;
-    EXPECT_NEAR(measured, expected, 0.01 * std::sqrt(length) + rounding)
-        << name << " |g| " << std::sqrt(length);
-    EXPECT_GT(length, 0) << name;
-  }
+  expect_finite_differences(model, gradients);
 }
 
 TEST_P(Block, RecomputeModesAndThreadsGiveTheSameBits) {

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "tests/nn/finite_difference.h"
 #include "tests/nn/tiny_model.h"
 #include "tests/support/tiny_decoder.h"
 
@@ -46,28 +47,7 @@ TEST_P(Lora, GradientsMatchFiniteDifferences) {
       if (p.trainable) gradients[name] = model.gradient(name);
     }
     EXPECT_EQ(gradients.size(), modules == kAll ? 16u : GetParam() == Family::gpt2 ? 8u : 12u);
-    uint64_t stream = 100;
-    for (const auto& [name, g] : gradients) {
-      ++stream;
-      std::vector<float>& w = model.weights(name);
-      const std::vector<float> start = w;
-      const double step = 0.02 / std::sqrt(double(w.size()));
-      double expected = 0, length = 0;
-      const auto direction = [&](size_t i) { return random_bits(3, stream, i) & 1 ? 1.0 : -1.0; };
-      for (size_t i = 0; i < g.size(); ++i) {
-        expected += g[i] * direction(i);
-        length += double(g[i]) * g[i];
-      }
-      const auto loss_at = [&](double distance) {
-        for (size_t i = 0; i < w.size(); ++i) w[i] = float(start[i] + distance * direction(i));
-        return model.evaluate();
-      };
-      const double measured = (loss_at(step) - loss_at(-step)) / (2 * step);
-      w = start;
-      EXPECT_NEAR(measured, expected, 0.01 * std::sqrt(length) + 1e-6 / step)
-          << name << " |g| " << std::sqrt(length);
-      EXPECT_GT(length, 0) << name;
-    }
+    expect_finite_differences(model, gradients);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/support/tiny_decoder.h"
+#include "tests/support/wrapped_layer.h"
 #include "zeno/comm/world.h"
 #include "zeno/zero/engine.h"
 
@@ -52,34 +53,19 @@ inline void PrintTo(const RunResult& result, std::ostream* out) {
 }
 
 // Passes parameters through, some of them frozen.
-class FrozenLayer final : public nn::Layer {
+class FrozenLayer final : public WrappedLayer {
  public:
   FrozenLayer(std::unique_ptr<nn::Layer> inner, std::vector<std::string> names)
-      : inner_(std::move(inner)), names_(std::move(names)) {}
-  std::string name() const override { return inner_->name(); }
+      : WrappedLayer(std::move(inner)), names_(std::move(names)) {}
   std::vector<nn::Parameter> parameters() const override {
-    std::vector<nn::Parameter> params = inner_->parameters();
+    std::vector<nn::Parameter> params = WrappedLayer::parameters();
     for (nn::Parameter& param : params) {
       for (const std::string& frozen : names_) param.trainable &= param.name != frozen;
     }
     return params;
   }
-  nn::LayerSizes sizes(nn::BatchShape shape, DType compute, nn::Recompute recompute) const override {
-    return inner_->sizes(shape, compute, recompute);
-  }
-  void forward(const nn::ForwardArgs& args, nn::Recompute recompute) const override {
-    inner_->forward(args, recompute);
-  }
-  void backward(const nn::BackwardArgs& args, nn::Recompute recompute) const override {
-    inner_->backward(args, recompute);
-  }
-  nn::LayerWork work(nn::BatchShape shape, DType compute, nn::Recompute recompute) const override {
-    return inner_->work(shape, compute, recompute);
-  }
-  bool backward_needs_params() const override { return inner_->backward_needs_params(); }
 
  private:
-  std::unique_ptr<nn::Layer> inner_;
   std::vector<std::string> names_;
 };
 
@@ -91,16 +77,18 @@ inline nn::LayerList model_of(const RunSpec& spec) {
   return model;
 }
 
+inline zero::EngineOptions options_of(const RunSpec& spec) {
+  return {.policy = spec.policy,
+          .shape = spec.batch,
+          .device = spec.device,
+          .threads = 1,
+          .timing = spec.timing,
+          .disk = spec.disk};
+}
+
 // One rank's run; every rank returns the same losses, norms and hash.
 inline RunResult run_rank(const RunSpec& spec, comm::World& world) {
-  zero::Engine engine(model_of(spec),
-                      {.policy = spec.policy,
-                       .shape = spec.batch,
-                       .device = spec.device,
-                       .threads = 1,
-                       .timing = spec.timing,
-                       .disk = spec.disk},
-                      world);
+  zero::Engine engine(model_of(spec), options_of(spec), world);
   engine.load(spec.values);
   RunResult result;
   const int k = spec.policy.micro_batches;

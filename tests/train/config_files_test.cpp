@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "tests/train/mentions.h"
 #include "zeno/base/error.h"
 #include "zeno/train/config_parser.h"
 #include "zeno/train/config_resolve.h"
@@ -26,13 +27,6 @@ std::string error_of(const std::string& name) {
     return error.what();
   }
   return "no error";
-}
-
-bool mentions(const std::vector<std::string>& lines, std::string_view what) {
-  for (const std::string& line : lines) {
-    if (line.find(what) != std::string::npos) return true;
-  }
-  return false;
 }
 
 TEST(ConfigFiles, HuggingFaceZero2) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/train/mentions.h"
 #include "zeno/base/error.h"
 #include "zeno/train/config_resolve.h"
 
@@ -20,13 +21,6 @@ std::string error_of(std::string_view text, std::vector<FlagOverride> flags = {}
     return error.what();
   }
   return "no error";
-}
-
-bool mentions(const std::vector<std::string>& lines, std::string_view what) {
-  for (const std::string& line : lines) {
-    if (line.find(what) != std::string::npos) return true;
-  }
-  return false;
 }
 
 TEST(ConfigParser, DefaultsWithoutAFile) {

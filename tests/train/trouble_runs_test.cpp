@@ -9,6 +9,7 @@
 #include "tests/support/slow_queue.h"
 #include "tests/support/small_run.h"
 #include "tests/support/train_run.h"
+#include "tests/support/wrapped_layer.h"
 #include "zeno/train/step_loop.h"
 
 namespace zeno::test {
@@ -17,28 +18,15 @@ namespace {
 void rest(double ms) { std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(ms)); }
 
 // Takes longer than it has to.
-class SlowLayer final : public nn::Layer {
+class SlowLayer final : public WrappedLayer {
  public:
-  SlowLayer(std::unique_ptr<nn::Layer> inner, double ms) : inner_(std::move(inner)), ms_(ms) {}
-  std::string name() const override { return inner_->name(); }
-  std::vector<nn::Parameter> parameters() const override { return inner_->parameters(); }
-  nn::LayerSizes sizes(nn::BatchShape shape, DType compute, nn::Recompute recompute) const override {
-    return inner_->sizes(shape, compute, recompute);
-  }
+  SlowLayer(std::unique_ptr<nn::Layer> inner, double ms) : WrappedLayer(std::move(inner)), ms_(ms) {}
   void forward(const nn::ForwardArgs& args, nn::Recompute recompute) const override {
     args.stream.launch([ms = ms_](Workers&) { rest(ms); });
-    inner_->forward(args, recompute);
+    WrappedLayer::forward(args, recompute);
   }
-  void backward(const nn::BackwardArgs& args, nn::Recompute recompute) const override {
-    inner_->backward(args, recompute);
-  }
-  nn::LayerWork work(nn::BatchShape shape, DType compute, nn::Recompute recompute) const override {
-    return inner_->work(shape, compute, recompute);
-  }
-  bool backward_needs_params() const override { return inner_->backward_needs_params(); }
 
  private:
-  std::unique_ptr<nn::Layer> inner_;
   double ms_;
 };
 

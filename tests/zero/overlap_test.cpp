@@ -15,36 +15,26 @@ using test::Family;
 
 // Computation that takes its time on one rank, in turn forward and backward: a missing wait would change the
 // bits.
-class SlowLayer final : public nn::Layer {
+class SlowLayer final : public test::WrappedLayer {
  public:
   SlowLayer(std::unique_ptr<nn::Layer> inner, int rank, int which)
-      : inner_(std::move(inner)), rank_(rank), which_(which) {}
-  std::string name() const override { return inner_->name(); }
-  std::vector<nn::Parameter> parameters() const override { return inner_->parameters(); }
-  nn::LayerSizes sizes(nn::BatchShape shape, DType compute, nn::Recompute recompute) const override {
-    return inner_->sizes(shape, compute, recompute);
-  }
+      : WrappedLayer(std::move(inner)), rank_(rank), which_(which) {}
   void forward(const nn::ForwardArgs& args, nn::Recompute recompute) const override {
     pause(args.stream, 0);
-    inner_->forward(args, recompute);
+    WrappedLayer::forward(args, recompute);
     pause(args.stream, 1);
   }
   void backward(const nn::BackwardArgs& args, nn::Recompute recompute) const override {
     pause(args.stream, 2);
-    inner_->backward(args, recompute);
+    WrappedLayer::backward(args, recompute);
     pause(args.stream, 3);
   }
-  nn::LayerWork work(nn::BatchShape shape, DType compute, nn::Recompute recompute) const override {
-    return inner_->work(shape, compute, recompute);
-  }
-  bool backward_needs_params() const override { return inner_->backward_needs_params(); }
 
  private:
   void pause(StreamRef stream, int where) const {
     if (where != which_ % 4 || rank_ != which_ / 4) return;
     stream.launch([](Workers&) { std::this_thread::sleep_for(std::chrono::milliseconds(3)); });
   }
-  std::unique_ptr<nn::Layer> inner_;
   int rank_, which_;
 };
 
