@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "tests/support/idle_layer.h"
 #include "tests/support/train_run.h"
 #include "zeno/device/copy.h"
 
@@ -348,21 +349,6 @@ TEST(State, ReadAndWriteRoundTrip) {
   }
 }
 
-// A layer that passes its input on and owns a parameter nobody uses.
-class IdleLayer final : public nn::Layer {
- public:
-  std::string name() const override { return "idle"; }
-  std::vector<nn::Parameter> parameters() const override {
-    return {{.name = "idle.weight", .rows = 3, .cols = 7}};
-  }
-  nn::LayerSizes sizes(nn::BatchShape, DType, nn::Recompute) const override { return {}; }
-  void forward(const nn::ForwardArgs& args, nn::Recompute) const override {
-    copy_async(args.stream, args.y.data, args.x.data, args.x.bytes());
-  }
-  void backward(const nn::BackwardArgs&, nn::Recompute) const override {}  // dx is dy
-  nn::LayerWork work(nn::BatchShape, DType, nn::Recompute) const override { return {}; }
-};
-
 // Its gradient is zero: without decay it keeps its bits, and nobody waits for it.
 TEST(Engine, UnusedParametersStayAndCostNothing) {
   for (int stage : {0, 1, 2, 3}) {
@@ -370,7 +356,7 @@ TEST(Engine, UnusedParametersStayAndCostNothing) {
       EngineOptions options{.shape = {2, 12}, .threads = 1};
       apply_stage(options.policy, stage);
       nn::LayerList model = test::tiny_decoder(Family::llama);
-      model.layers.insert(model.layers.begin() + 2, std::make_unique<IdleLayer>());
+      model.layers.insert(model.layers.begin() + 2, std::make_unique<test::IdleLayer>());
       Engine engine(std::move(model), options, world);
       engine.load(test::init_values);
       const test::OwnedBatch batch = test::make_batch(options.shape, 61, 0, world.rank());

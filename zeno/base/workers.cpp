@@ -5,9 +5,11 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
+#include "zeno/base/error.h"
 #include "zeno/base/math.h"
 
 namespace zeno {
@@ -23,6 +25,16 @@ struct Workers::Team {
   std::atomic<int64_t> next{0};
   std::exception_ptr error;
   std::vector<std::thread> threads;
+
+  // Also when a thread cannot be started.
+  ~Team() {
+    {
+      const std::scoped_lock lock(mutex);
+      stop = true;
+    }
+    start.notify_all();
+    for (std::thread& thread : threads) thread.join();
+  }
 
   void work(int thread) {
     try {
@@ -54,22 +66,20 @@ Workers::Workers(int threads, std::byte* scratch, size_t scratch_bytes, const st
   if (threads_ == 1) return;
   team_ = std::make_unique<Team>();
   for (int t = 1; t < threads_; ++t) {
-    team_->threads.emplace_back([this, t, prepare] {
-      if (prepare) prepare();
-      team_->loop(t);
-    });
+    try {
+      team_->threads.emplace_back([team = team_.get(), t, prepare] {
+        if (prepare) prepare();
+        team->loop(t);
+      });
+    } catch (const std::system_error& error) {
+      fail(ErrorKind::memory,
+           "[threads] cannot start thread {} of {}: {}; allow more (ulimit -u, the pids of the container)",
+           t + 1, threads_, error.what());
+    }
   }
 }
 
-Workers::~Workers() {
-  if (!team_) return;
-  {
-    const std::scoped_lock lock(team_->mutex);
-    team_->stop = true;
-  }
-  team_->start.notify_all();
-  for (std::thread& thread : team_->threads) thread.join();
-}
+Workers::~Workers() = default;
 
 void Workers::for_each(int64_t count, const std::function<void(int64_t, int)>& body) {
   if (!team_ || count <= 1) {

@@ -116,10 +116,14 @@ uint64_t SwapFile::file_system_id() const {
   return uint64_t(info.st_dev);
 }
 
-uint64_t file_system_id(const Path& folder) {
-  struct stat info;
-  if (::stat(folder.c_str(), &info) != 0) fail_errno("inspect", folder, errno, "the folder must be there");
-  return uint64_t(info.st_dev);
+bool can_move(const Path& file, const Path& folder) {
+  const Path there = folder / file.filename();
+  const int fd = ::open(file.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+  if (fd < 0) return false;
+  ::close(fd);
+  const bool moved = ::rename(file.c_str(), there.c_str()) == 0;
+  ::unlink(moved ? there.c_str() : file.c_str());
+  return moved;
 }
 
 }  // namespace zeno

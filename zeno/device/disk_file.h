@@ -38,6 +38,8 @@ class SwapFile {
   int fd_;
 };
 
-uint64_t file_system_id(const Path& folder);
+// Would a file be taken by that folder by rename? Found out by doing it with an empty one of this name:
+// mounts of one file system, as containers have them, look the same and do not.
+bool can_move(const Path& file, const Path& folder);
 
 }  // namespace zeno

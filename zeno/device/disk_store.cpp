@@ -291,8 +291,8 @@ void DiskStore::create() {
 
 bool DiskStore::can_give(const Path& folder) const {
   return files_->size() == 1 && options_.verify &&
-         files_->front().file_system_id() == file_system_id(folder) &&
-         std::ranges::all_of(extents_, [&](const Extent& e) { return e.files == files_; });
+         std::ranges::all_of(extents_, [&](const Extent& e) { return e.files == files_; }) &&
+         can_move(options_.folders.front() / fmt::format("zeno-{}.probe", options_.name), folder);
 }
 
 DiskStore::Given DiskStore::give() {
@@ -331,6 +331,7 @@ bool DiskStore::register_buffer(std::span<std::byte> memory) {
 }
 
 void DiskStore::write(int index, std::span<const std::byte> from) {
+  ensure(files_ != nullptr, "[disk] a write before create()");
   Extent& extent = extent_of(index, from.size());
   extent.files.reset();
   Transfer(*this, *writes_, extent, const_cast<std::byte*>(from.data()), true).run();
@@ -344,7 +345,6 @@ void DiskStore::read(int index, std::span<std::byte> to) {
 }
 
 DiskStore::Extent& DiskStore::extent_of(int index, size_t bytes) {
-  ensure(files_ != nullptr, "[disk] a transfer before create()");
   Extent& extent = extents_.at(size_t(index));
   ensure(bytes == extent.bytes, "[disk] {}: got {} bytes, expected {}", extent.what, bytes, extent.bytes);
   return extent;

@@ -125,11 +125,10 @@ void Snapshot::allocate(Ledger& ledger, Device device) {
 void Snapshot::copy(StreamRef stream) {
   if (mode_ == Mode::streamed) {
     extent_chunk_ = -1;
-    released_ = false;
     begun_.record(stream);
-    return stream.launch([this](Workers&) {
+    return stream.launch([this, mine = ++taken_](Workers&) {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return released_; });
+      changed_.wait(lock, [&] { return released_ >= mine; });
     });
   }
   constexpr size_t kAtOnce = size_t(32) << 20;
@@ -153,7 +152,7 @@ void Snapshot::copy(StreamRef stream) {
 void Snapshot::release() {
   {
     const std::scoped_lock lock(mutex_);
-    released_ = true;
+    released_ = taken_;
   }
   changed_.notify_all();
 }
@@ -182,6 +181,14 @@ void Snapshot::read(size_t i, size_t skip, std::span<std::byte> out) {
   const Place& place = places_[i];
   const State state = pieces_[i].state;
   const int64_t size = int64_t(size_of(store_.value_dtype(state))), first = int64_t(skip) / size;
+  // Where types of several sizes stand side by side, a part of the image may begin or end within an element.
+  if (const size_t lead = skip % size_t(size); lead != 0 || out.size() % size_t(size) != 0) {
+    std::vector<std::byte> whole(round_up(lead + out.size(), size_t(size)));
+    read(i, skip - lead, whole);
+    reads_->synchronize();
+    std::memcpy(out.data(), whole.data() + lead, out.size());
+    return;
+  }
   const Partition::Piece piece{place.piece.full + first, place.piece.shard + first,
                                int64_t(out.size()) / size};
   if (store_.dtype(state) == DType::u8) return read_cells(state, place.group, piece, out);

@@ -99,7 +99,7 @@ class Snapshot {
   size_t turn_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool released_ = true;
+  int64_t taken_ = 0, released_ = 0;  // images, counted
 };
 
 }  // namespace zeno::zero

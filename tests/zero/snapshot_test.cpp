@@ -1,0 +1,72 @@
+// The image of a rank's states that a save writes.
+#include "zeno/zero/snapshot.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/idle_layer.h"
+#include "tests/support/train_run.h"
+#include "zeno/zero/engine.h"
+
+namespace zeno::zero {
+namespace {
+
+// Masters of two bytes beside moments of four, in a parameter with an odd number of elements: then those of
+// four do not begin at multiples of four.
+class StreamedSnapshot : public testing::TestWithParam<DType> {
+ protected:
+  void run(const std::function<void(Engine&)>& body) const {
+    EngineOptions options{.shape = {2, 12}, .threads = 1, .snapshot_piece = 1 << 20};
+    options.policy.compute = options.policy.states = DType::bf16;
+    options.policy.moments = GetParam();
+    options.policy.offload.optimizer = Tier::host;
+    options.policy.offload.far_host = true;
+    options.policy.offload.chunk = 1024;
+    options.policy.offload.device_window = 4096;
+    comm::run_thread_ranks(1, {}, [&](comm::World& world) {
+      nn::LayerList model = test::tiny_decoder(test::Family::llama, {});
+      model.layers.insert(model.layers.begin() + 1, std::make_unique<test::IdleLayer>());
+      Engine engine(std::move(model), options, world);
+      engine.load(test::init_values);
+      const test::OwnedBatch batch = test::make_batch(options.shape, 61, 0, 0);
+      const MicroBatch view = batch.view();
+      engine.step({&view, 1}, {.hyper = {.step = 1}});
+      body(engine);
+    });
+  }
+};
+
+TEST_P(StreamedSnapshot, MayBeCutAnywhere) {
+  run([](Engine& engine) {
+    Snapshot& snapshot = engine.snapshot();
+    ASSERT_LT(snapshot.size(), Snapshot::kPart);
+    engine.take_snapshot();
+    const std::span<const std::byte> all = snapshot.part(0, snapshot.size());
+    const std::vector<std::byte> whole(all.begin(), all.end());
+    std::vector<std::byte> cut;
+    while (cut.size() < whole.size()) {
+      const auto part = snapshot.part(cut.size(), std::min(cut.size() + 101, whole.size()));
+      cut.insert(cut.end(), part.begin(), part.end());
+    }
+    snapshot.release();
+    EXPECT_TRUE(cut == whole);
+  });
+}
+
+// One after the other without a step between them: nobody waits for a release that has been.
+TEST_P(StreamedSnapshot, MayBeTakenAgainAtOnce) {
+  run([](Engine& engine) {
+    for (int i = 0; i < 20; ++i) {
+      engine.take_snapshot();
+      EXPECT_EQ(engine.snapshot().part(0, 8).size(), 8u);
+      engine.snapshot().release();
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Moments, StreamedSnapshot, testing::Values(DType::f32, DType::u8),
+                         [](const auto& test) {
+                           return std::string(test.param == DType::u8 ? "cells" : "f32");
+                         });
+
+}  // namespace
+}  // namespace zeno::zero
