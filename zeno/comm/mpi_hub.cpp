@@ -1,7 +1,9 @@
 #include "zeno/comm/mpi_hub.h"
 
+#include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <climits>
 #include <cstring>
@@ -208,22 +210,22 @@ void MpiHub::receive_news() {
 }
 
 void MpiHub::linger() noexcept {
-  constexpr auto kMoment = std::chrono::milliseconds(2000);
   if (control_ == nullptr) return;
+  const auto wait_until = [](auto&& done) {
+    constexpr auto kMoment = std::chrono::milliseconds(2000);
+    const auto end = std::chrono::steady_clock::now() + kMoment;
+    while (!done() && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return done();
+  };
   control_->leaving.fetch_add(1);
-  const auto begin = std::chrono::steady_clock::now();
-  while (control_->leaving.load() < layout_.local.size() &&
-         std::chrono::steady_clock::now() - begin < kMoment) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  // The exit code of a job is that of the process that ends first: let it be the one that failed.
-  constexpr auto kFirst = std::chrono::milliseconds(300);
+  if (!wait_until([&] { return control_->leaving.load() >= layout_.local.size(); })) return;
+  // The exit code of a job is that of the process whose end the launcher sees first: let it be the one that
+  // failed.
   const std::optional<Failure> failure = control_->note.get();
-  if (!failure || failure->rank < 0 || failure->rank == rank_) return;
-  for (const auto end = std::chrono::steady_clock::now() + kFirst;
-       !processes_.has_ended(failure->rank) && std::chrono::steady_clock::now() < end;) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
+  if (!failure || failure->rank == rank_ || !std::ranges::binary_search(layout_.local, failure->rank)) return;
+  const auto process = pid_t(processes_.pid_of(failure->rank));
+  wait_until([&] { return ::kill(process, 0) != 0; });
 }
 
 }  // namespace zeno::comm
