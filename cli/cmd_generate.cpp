@@ -259,7 +259,7 @@ void add_generate(CLI::App& app) {
   command->add_option("--repetition-penalty", flags->repetition_penalty,
                       "above 1: avoid what was there before");
   command->add_flag("--greedy", flags->greedy, "the same as --temperature 0");
-  command->add_option("--seed", flags->seed, "of the choices");
+  command->add_option("--seed", flags->seed, "of the choices")->check(CLI::NonNegativeNumber);
   command->add_option("--stop", flags->stops, "text that ends an answer; may be given several times");
   command->add_option("--context", flags->context, "tokens of a prompt with its answer; default: as needed");
   command->add_option("--batch", flags->batch, "prompts of a file to run side by side, 8");

@@ -1,4 +1,6 @@
 // zeno: the command line. Maps errors to one line and an exit code; everything else is in the library.
+#include <sys/resource.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
@@ -6,8 +8,29 @@
 #include "cli/commands.h"
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
+#include "zeno/data/tokenizer/unicode.h"
+
+namespace {
+
+// Checkpoints of many ranks have many files, and the usual limit of 1024 is one for programs of another time.
+void allow_many_open_files() {
+  rlimit limit;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// What is written of a run (checkpoints, metrics, reports) is UTF-8 and names its folders.
+void require_utf8(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i)
+    zeno::require(zeno::data::tokenizer::is_valid_utf8(argv[i]), zeno::ErrorKind::usage,
+                  "argument {} ({}) is not UTF-8; rename the file or folder", i, argv[i]);
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
+  allow_many_open_files();
   CLI::App app("Zeno trains and fine-tunes language models with ZeRO, without Python.", "zeno");
   app.require_subcommand(1);
   zeno::cli::add_train(app);
@@ -20,6 +43,7 @@ int main(int argc, char** argv) {
   zeno::cli::add_export(app);
   zeno::cli::add_doctor(app);
   try {
+    require_utf8(argc, argv);
     app.parse(argc, argv);
     return 0;
   } catch (const CLI::ParseError& error) {

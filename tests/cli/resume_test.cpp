@@ -29,6 +29,7 @@ class Resume : public CliRuns {
   }
   // A run of 12 steps that was saved after steps 5 and 10, as if it had been killed after the 10th.
   void make_stopped(const std::string& out, const std::string& more) const {
+    fs::remove_all(path(out));
     expect_ok(train(out, more + " --steps 12 --save-every 5 --keep-last 0"));
     ASSERT_TRUE(fs::exists(path(out + "/checkpoints/step-00000010/manifest.json")));
     fs::remove_all(path(out + "/checkpoints/step-00000012"));
@@ -68,11 +69,37 @@ TEST_F(Resume, ADifferentRunIsRefused) {
   make_stopped("part", "--micro-batch 2");
   for (const auto& [more, word] : std::map<std::string, std::string>{
            {"--seed 7", "--seed is 7 now, expected 42"},
+           {"--optimizer Lion", "the optimizer is Lion now, expected Adam"},
            {"--train-batch 4 --micro-batch 2", "train_batch_size is 4 now, expected 2"}}) {
     const CommandResult result = run_command(train("part", "--steps 12 --resume auto " + more));
     EXPECT_EQ(result.exit_code, 2) << result.output;
     EXPECT_NE(result.output.find(word), std::string::npos) << result.output;
   }
+}
+
+// A later --resume would take the old ones for the new run's.
+TEST_F(Resume, CheckpointsOfAnEarlierRunAreNotMixedWithNewOnes) {
+  make_stopped("part", "--micro-batch 2");
+  const CommandResult result = run_command(train("part", "--micro-batch 2 --steps 3"));
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_NE(result.output.find("up to step-00000010"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("--resume auto"), std::string::npos) << result.output;
+}
+
+// Neither damage everywhere nor a limit of this process is a reason to begin anew, over what is there.
+TEST_F(Resume, OnlyWithoutCheckpointsARunStartsAnew) {
+  make_stopped("part", "--ranks 8 --stage 3 --micro-batch 1");
+  const std::string again =
+      train("part", "--ranks 1 --grad-accum 8 --micro-batch 1 --steps 12 --resume auto");
+  const CommandResult limited = run_command("ulimit -n 14; " + again);
+  EXPECT_EQ(limited.exit_code, 5) << limited.output;
+  EXPECT_NE(limited.output.find("Too many open files"), std::string::npos) << limited.output;
+  for (const char* step : {"step-00000005", "step-00000010"})
+    dir_.write(std::string("part/checkpoints/") + step + "/manifest.json", "{}");
+  const CommandResult damaged = run_command(again);
+  EXPECT_EQ(damaged.exit_code, 3) << damaged.output;
+  EXPECT_NE(damaged.output.find("no whole checkpoint is left"), std::string::npos) << damaged.output;
+  EXPECT_TRUE(fs::exists(path("part/checkpoints/step-00000010/rank-0007-of-0008.safetensors")));
 }
 
 TEST_F(Resume, DamageIsNamedAndAnOlderCheckpointTaken) {

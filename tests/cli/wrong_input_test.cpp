@@ -128,10 +128,19 @@ TEST_F(WrongInput, Flags) {
 }
 
 // What goes wrong at the end does not cost the model.
+TEST_F(WrongInput, AModelThatNoRunHasMadeIsNotReplaced) {
+  fs::copy(path("model"), path("out"), fs::copy_options::recursive);
+  expect(command("good.jsonl", ""), 2, {"--out " + path("out"), "would replace"});
+  EXPECT_FALSE(fs::exists(path("out") + "/metrics.jsonl"));
+}
+
+TEST_F(WrongInput, AnArgumentThatIsNotUtf8) {
+  expect(command("good.jsonl", "--log mod\xe8le"), 2, {"is not UTF-8"});
+}
+
 TEST_F(WrongInput, ATraceThatCannotBeWritten) {
   expect(command("good.jsonl", "--trace /proc/none/x.json"), 5, {"/proc/none/x.json"});
-  EXPECT_TRUE(fs::exists(path("out") + "/model.safetensors"));
-  EXPECT_TRUE(fs::exists(path("out") + "/report.html"));
+  EXPECT_FALSE(fs::exists(path("out") + "/metrics.jsonl")) << "found out before the first step";
 }
 
 TEST_F(WrongInput, TheReportShowsTheCommandAsAShellTakesIt) {

@@ -84,7 +84,8 @@ TEST(PeerTransfer, MovesFilesInARingAndSaysWhatIsMissing) {
 // Ranks as threads, on hosts that have a memory folder each.
 class Hosts {
  public:
-  explicit Hosts(std::vector<int> host_of) : host_of_(std::move(host_of)) {}
+  // `few`: so little is trained that some ranks keep nothing of it.
+  explicit Hosts(std::vector<int> host_of, bool few = false) : host_of_(std::move(host_of)), few_(few) {}
 
   Path memory(int host) const { return dir_.path() / fmt::format("host-{}", host); }
   using Body = std::function<void(comm::World&, const RunConfig&, PeerFolder&, zero::Engine&)>;
@@ -103,7 +104,7 @@ class Hosts {
                                   .threads = 1,
                                   .snapshot_piece = checkpoint::kExtentElements};
       zero::apply_stage(options.policy, stage);
-      zero::Engine engine(test::tiny_decoder(test::Family::llama, {}), options, world);
+      zero::Engine engine(model(), options, world);
       body(world, run, folder, engine);
     });
   }
@@ -131,6 +132,10 @@ class Hosts {
     run(stage, "auto", [&](comm::World& world, const RunConfig&, PeerFolder& folder, zero::Engine& engine) {
       const std::vector<Path> found = folder.find(stage == 0);
       if (found.empty()) return;
+      engine.load([](const nn::Parameter& param, int64_t begin, std::span<float> out) {
+        std::ranges::fill(out, 0.0f);
+        if (!param.trainable) test::init_values(param, begin, out);
+      });
       restore(checkpoint::Checkpoint::open(found.front(), checkpoint::Files::present), engine);
       const uint64_t mine = engine.weights_hash();
       if (world.rank() == 0) hash = mine;
@@ -139,9 +144,28 @@ class Hosts {
   }
 
  private:
+  nn::LayerList model() const {
+    if (!few_) return test::tiny_decoder(test::Family::llama, {});
+    const nn::LoraOptions lora{.rank = 1,
+                               .adapts = [](std::string_view name) { return name.ends_with(".0.q"); }};
+    return test::tiny_decoder(test::Family::llama, {.lora = std::make_shared<nn::LoraOptions>(lora)});
+  }
+
   std::vector<int> host_of_;
+  bool few_;
   TempDir dir_;
 };
+
+TEST(PeerSaver, RanksThatKeepNothing) {
+  const Hosts hosts({0, 0, 1, 1}, true);
+  hosts.run(3, "", [](comm::World& world, const RunConfig&, PeerFolder&, zero::Engine& engine) {
+    EXPECT_EQ(engine.snapshot().pieces().empty(), world.rank() > 1);
+  });
+  const uint64_t hash = hosts.take(3);
+  EXPECT_EQ(hosts.take_back(3), hash);
+  std::filesystem::remove_all(hosts.memory(1));
+  EXPECT_EQ(hosts.take_back(3), hash);
+}
 
 TEST(PeerSaver, AnyHostMayBeLost) {
   for (const std::vector<int>& host_of : {std::vector{0, 0, 1}, {0, 1, 0, 2}}) {

@@ -203,6 +203,7 @@ TEST(Reshard, RunsGoOnOnOtherNumbersOfRanks) {
   for (const std::string dtype : {"fp32", "bf16"}) {
     const std::string common = "--reproducible --steps 6 --dtype " + dtype + " ";
     for (int batch : {8, 12}) {
+      fs::remove_all(runs.path("part"));
       runs.train("part", fmt::format("{}--ranks 4 --stage 3 --micro-batch 1 --train-batch {} --save-every 3 "
                                      "--keep-last 0",
                                      common, batch));

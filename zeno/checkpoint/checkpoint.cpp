@@ -147,13 +147,16 @@ void Checkpoint::index_files(Files which) {
   for (size_t f = 0; f < manifest_.files.size(); ++f) {
     const StateFile& stated = manifest_.files[f];
     files_.emplace_back();
-    if (which == Files::all || file_exists(folder_ / stated.name))
-      files_.back() = {open_file(folder_, manifest_, stated), File::open_direct(folder_ / stated.name)};
+    std::optional<SafetensorsFile> file;
+    if (which == Files::all || file_exists(folder_ / stated.name)) {
+      file = open_file(folder_, manifest_, stated);
+      files_.back() = File::open_direct(folder_ / stated.name);
+    }
     for (size_t e = 0; e < stated.extents.size(); ++e) {
       const Extent& extent = stated.extents[e];
       if (extent.fills()) continue;
       Place place{extent.begin, extent.count, f, e, 0, 0};
-      if (const std::optional<SafetensorsFile>& file = files_.back().header) {
+      if (file) {
         const TensorInfo& info = *file->find(extent_name(manifest_, extent));
         place.offset = file->offset(info);
         place.bytes = info.end - info.begin;
@@ -180,7 +183,7 @@ void Checkpoint::add_parts(const StateStretch& stretch, size_t index, std::vecto
   const std::vector<Place>& list = places_.at({s->second, t->second});
   auto place = std::ranges::upper_bound(list, stretch.begin, {}, &Place::begin) - 1;
   for (int64_t at = stretch.begin; at < end; ++place) {
-    require(files_[place->file].header.has_value(), ErrorKind::data,
+    require(files_[place->file].has_value(), ErrorKind::data,
             "[checkpoint] {}: {} is not here, and {} of {} needs it", folder_.string(),
             manifest_.files[place->file].name, stretch.state, stretch.tensor);
     const int64_t count = std::min(end, place->begin + place->count) - at;
@@ -211,11 +214,11 @@ std::vector<std::span<const Checkpoint::Part>> Checkpoint::batches(std::span<con
 void Checkpoint::read_batch(std::span<const Part> batch, std::span<std::byte> pages,
                             const Taker& take) const {
   const Place &first = *batch.front().place, &last = *batch.back().place;
-  const OpenFile& file = files_[first.file];
+  const File& file = *files_[first.file];
   const uint64_t end = last.offset + last.bytes, most = pages.size() - pages_for(0);
   RunningChecksum sum;
   for (uint64_t at = first.offset; at < end; at += most) {
-    const std::span<std::byte> slice = read_pages(*file.pages, at, std::min(at + most, end), pages);
+    const std::span<std::byte> slice = read_pages(file, at, std::min(at + most, end), pages);
     // Of a stretch of the file, what this slice has.
     const auto within = [&](uint64_t begin, uint64_t stop) {
       const uint64_t from = std::max(begin, at), to = std::min(stop, at + slice.size());
@@ -227,7 +230,7 @@ void Checkpoint::read_batch(std::span<const Part> batch, std::span<std::byte> pa
       if (std::exchange(before, &place) == &place) continue;
       sum.add(within(place.offset, place.offset + place.bytes));
       if (place.offset + place.bytes > at + slice.size()) continue;
-      check(file.header->path(), manifest_, manifest_.files[place.file].extents[place.extent], sum.value());
+      check(file.path(), manifest_, manifest_.files[place.file].extents[place.extent], sum.value());
       sum = RunningChecksum();
     }
     for (const Part& part : batch) {

@@ -77,11 +77,7 @@ class Checkpoint {
 
   Path folder_;
   Manifest manifest_;
-  struct OpenFile {
-    std::optional<SafetensorsFile> header;  // empty: not here
-    std::optional<File> pages;              // the same file, past the page cache
-  };
-  std::vector<OpenFile> files_;
+  std::vector<std::optional<File>> files_;  // read past the page cache; empty: not here
   std::unique_ptr<PagePool> pool_;
   std::map<std::pair<int, int>, std::vector<Place>> places_;  // by state and tensor
   std::map<std::string, int, std::less<>> state_index_, tensor_index_;

@@ -149,7 +149,7 @@ void CheckpointSaver::write_own_files(const Path& folder, const checkpoint::Mani
       swap.header.empty() ? std::nullopt : snapshot.give_file(folder);
   if (given) extents.resize(snapshot.pieces_in_memory());
   std::optional<checkpoint::StateFileWriter> writer;
-  if (!extents.empty()) {
+  if (!extents.empty() || !given) {  // every rank has a file: peers look for it
     writer.emplace(folder, manifest, rank, std::move(extents));
     writer->write([&](size_t begin, size_t end) { return snapshot.part(begin, end); }, zero::Snapshot::kPart);
   }

@@ -30,22 +30,23 @@ std::vector<std::pair<State, std::string_view>> states_of(const zero::Engine& en
   return found;
 }
 
+// Such a checkpoint is whole: an older one would not help.
 void check_tensors(const checkpoint::Checkpoint& from, const zero::Engine& engine) {
+  constexpr std::string_view kAdvice =
+      "it is of another model, or other parts of it were trained; use the same, another --out, or no "
+      "--resume";
+  const std::string folder = from.folder().string();
   const std::vector<checkpoint::StateTensor> expected = saved_tensors(engine);
   for (const checkpoint::StateTensor& tensor : expected) {
     const checkpoint::StateTensor* found = from.find(tensor.name);
-    require(
-        found != nullptr, ErrorKind::data,
-        "[checkpoint] {}: there is no tensor {}; it is of another model, or other parts of it were trained",
-        from.folder().string(), tensor.name);
-    require(*found == tensor, ErrorKind::data, "[checkpoint] {}: {} is {} x {}, expected {} x {}",
-            from.folder().string(), tensor.name, found->rows, found->cols, tensor.rows, tensor.cols);
+    require(found != nullptr, ErrorKind::usage, "[checkpoint] {}: there is no tensor {}; {}", folder,
+            tensor.name, kAdvice);
+    require(*found == tensor, ErrorKind::usage, "[checkpoint] {}: {} is {} x {}, expected {} x {}; {}",
+            folder, tensor.name, found->rows, found->cols, tensor.rows, tensor.cols, kAdvice);
   }
-  require(
-      from.manifest().tensors.size() == expected.size(), ErrorKind::data,
-      "[checkpoint] {}: got {} trained tensors, expected {}; it is of another model, or other parts of it "
-      "were trained",
-      from.folder().string(), from.manifest().tensors.size(), expected.size());
+  require(from.manifest().tensors.size() == expected.size(), ErrorKind::usage,
+          "[checkpoint] {}: got {} trained tensors, expected {}; {}", folder, from.manifest().tensors.size(),
+          expected.size(), kAdvice);
 }
 
 }  // namespace
@@ -86,10 +87,16 @@ void restore(const checkpoint::Checkpoint& from, zero::Engine& engine) {
   check_tensors(from, engine);
   std::map<State, std::string_view> names;
   for (const auto& [state, name] : states_of(engine)) {
-    require(from.has(name), ErrorKind::data,
-            "[checkpoint] {}: there is no {}; it was trained with another optimizer", from.folder().string(),
-            name);
+    require(from.has(name), ErrorKind::usage,
+            "[checkpoint] {}: there is no {}; it was trained with another optimizer: use that",
+            from.folder().string(), name);
     names.emplace(state, name);
+  }
+  for (const checkpoint::StateKind& kind : from.manifest().states) {
+    require(std::ranges::any_of(names, [&](const auto& own) { return own.second == kind.name; }),
+            ErrorKind::usage,
+            "[checkpoint] {}: this run has no {}; it was trained with another optimizer: use that",
+            from.folder().string(), kind.name);
   }
   engine.load_states([&](const zero::Engine::Loading& loading) {
     std::vector<checkpoint::StateStretch> wanted;

@@ -14,7 +14,7 @@ std::vector<checkpoint::StateTensor> saved_tensors(const zero::Engine& engine);
 // One for each piece of the engine's snapshot, in its order.
 std::vector<checkpoint::Extent> saved_extents(const zero::Engine& engine);
 
-// Fills masters, moments and the compute copy of every trainable parameter. Error(data) when the checkpoint
+// Fills masters, moments and the compute copy of every trainable parameter. Error(usage) when the checkpoint
 // is of another model or another optimizer. Reads what this rank keeps, a piece at a time.
 void restore(const checkpoint::Checkpoint& from, zero::Engine& engine);
 

@@ -74,7 +74,7 @@ void add_run(TableBuilder& table) {
       .range(0, 1e15)
       .set_flag("--steps");
   table.key<kRun, &RunConfig::epochs>("epochs", "passes over the data when steps is 0")
-      .range(0)
+      .range(1e-9, 1e9)
       .set_flag("--epochs");
   table.key<kRun, &RunConfig::ranks>("ranks", "ranks as threads; 0: as launched")
       .range(0, 65536)

@@ -90,12 +90,15 @@ void restore_all(const Path& folder, zero::Engine& engine) {
         "adapter; make a model of it with zeno export and train the adapter on that",
         folder.string());
   }
+  require(
+      engine.policy().moments_first && engine.policy().moments_second, ErrorKind::usage,
+      "[resume] {}: holds moments of Adam, which this run's optimizer has no use for; use Adam or AdamW, or "
+      "make a model of it with zeno export and start from that",
+      folder.string());
   std::map<State, model::WeightReader> readers;
   readers.emplace(State::master, reader_of(checkpoint, DeepSpeedState::master, engine));
-  if (engine.policy().moments_first)
-    readers.emplace(State::first_moment, reader_of(checkpoint, DeepSpeedState::first_moment, engine));
-  if (engine.policy().moments_second)
-    readers.emplace(State::second_moment, reader_of(checkpoint, DeepSpeedState::second_moment, engine));
+  readers.emplace(State::first_moment, reader_of(checkpoint, DeepSpeedState::first_moment, engine));
+  readers.emplace(State::second_moment, reader_of(checkpoint, DeepSpeedState::second_moment, engine));
   load(readers, engine);
   const checkpoint::DeepSpeedRun& run = checkpoint->run();
   const int64_t updates = run.steps - run.skipped;

@@ -1,6 +1,7 @@
-// Signals while a run lives. Ctrl-C, SIGTERM and SIGUSR1 are a wish to stop (mpirun and Slurm pass the last
-// one on to all processes): the first of each sets a flag that ranks look at between steps; the same signal
-// again ends the process at once. SIGUSR2 is a wish for a checkpoint. Signals that were ignored stay ignored.
+// Signals while a run lives. Ctrl-C, SIGTERM, SIGHUP (a terminal that is gone) and SIGUSR1 are a wish to stop
+// (mpirun and Slurm pass the last one on to all processes): the first of each sets a flag that ranks look at
+// between steps; the same signal again ends the process at once. SIGUSR2 is a wish for a checkpoint. Signals
+// that were ignored stay ignored.
 //
 // One at a time per process; ranks that are threads share it. The questions may be asked from any thread.
 #pragma once
@@ -29,7 +30,7 @@ class Interrupt {
   static bool take_save_request();
 
  private:
-  static constexpr std::array<int, 5> kSignals{SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM};
+  static constexpr std::array<int, 6> kSignals{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM};
   std::array<struct sigaction, kSignals.size()> before_{};
 };
 

@@ -24,10 +24,10 @@ struct StepRecord {
   double loss = 0;   // mean over the valid tokens of the global batch
   double grad_norm = 0;
   double lr = 0;
-  double epoch = 0;        // passes over the data, this step included
-  int64_t tokens = 0;      // that count in the loss, since the start of the run
-  int64_t num_tokens = 0;  // the model has read, padding left out, since the start of the run
-  double tokens_per_s = 0;
+  double epoch = 0;         // passes over the data, this step included
+  int64_t tokens = 0;       // that count in the loss, since the start of the run
+  int64_t num_tokens = 0;   // the model has read, padding left out, since the start of the run
+  double tokens_per_s = 0;  // read in this step
   double step_ms = 0;
   double data_wait_ms = 0;  // of step_ms, spent waiting for the batch
   double loss_scale = 1;

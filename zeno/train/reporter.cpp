@@ -2,8 +2,10 @@
 
 #include <unistd.h>
 
+#include <filesystem>
 #include <utility>
 
+#include "zeno/base/error.h"
 #include "zeno/base/log.h"
 #include "zeno/train/config_keys.h"
 #include "zeno/train/report_html.h"
@@ -20,6 +22,15 @@ ReportStep report_step(const StepRecord& r) {
           .step_ms = r.step_ms,
           .exposed_ms = r.exposed_comm_ms,
           .skipped = r.skipped};
+}
+
+// TensorBoard shows all files of a folder as one run: those of a run before this one go.
+Path begin_events(const Path& folder, int64_t done) {
+  if (done > 0 || !std::filesystem::exists(folder)) return folder;
+  for (const std::string& name : list_folder(folder)) {
+    if (name.starts_with("events.out.tfevents.")) remove_file(folder / name);
+  }
+  return folder;
 }
 
 }  // namespace
@@ -39,24 +50,36 @@ Reporter::Reporter(const ParsedConfig& parsed, int64_t steps, int64_t done, Repo
       model_(parsed.config.run.model),
       metrics_(parsed.config.run.log.empty() ? out_ / "metrics.jsonl" : Path(parsed.config.run.log), done),
       csv_(out_ / "metrics.csv", done),
-      tensorboard_(out_ / "tensorboard"),
+      tensorboard_(begin_events(out_ / "tensorboard", done)),
       progress_(STDERR_FILENO, steps, parsed.config.run.steps_per_print),
       data_(std::move(data)) {
   data_.command = parsed.command;
 }
 
+void Reporter::keep(const char* file, const std::function<void()>& write) {
+  if (lost_.contains(file)) return;
+  try {
+    write();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::io) throw;
+    lost_.insert(file);
+    progress_.finish();
+    log_warning("{}; training goes on without {}", error.what(), file);
+  }
+}
+
 void Reporter::step(const StepRecord& record) {
-  metrics_.append(record);
-  csv_.append(record);
-  tensorboard_.append(record);
+  keep("metrics.jsonl", [&] { metrics_.append(record); });
+  keep("metrics.csv", [&] { csv_.append(record); });
+  keep("TensorBoard's events", [&] { tensorboard_.append(record); });
   progress_.update(record);
   data_.steps.push_back(report_step(record));
 }
 
 void Reporter::evaluation(const EvalRecord& record) {
-  metrics_.append(record);
-  csv_.append(record);
-  tensorboard_.append(record);
+  keep("metrics.jsonl", [&] { metrics_.append(record); });
+  keep("metrics.csv", [&] { csv_.append(record); });
+  keep("TensorBoard's events", [&] { tensorboard_.append(record); });
   data_.evals.push_back({record.step, record.loss, record.perplexity, record.token_accuracy});
   progress_.finish();
   log_info(
@@ -74,7 +97,7 @@ void Reporter::note(int64_t step, ReportEvent::Kind kind, const std::string& tex
 }
 
 void Reporter::bad_step(const BadStepRecord& record) {
-  metrics_.append(record);
+  keep("metrics.jsonl", [&] { metrics_.append(record); });
   std::string text;
   if (record.kind == "spike") {
     text = fmt::format("step {}: the loss is {:.4f}, {:.1f} times the recent mean", record.step, record.loss,
@@ -94,10 +117,12 @@ void Reporter::bad_step(const BadStepRecord& record) {
 
 void Reporter::finish(const RunSummary& summary, std::vector<RankMemory> memory, Timeline timeline) {
   progress_.finish();
-  metrics_.finish({.weights_hash = summary.weights_hash,
-                   .interrupted = summary.interrupted,
-                   .stopped_early = summary.stopped_early,
-                   .advice = summary.advice});
+  keep("metrics.jsonl", [&] {
+    metrics_.finish({.weights_hash = summary.weights_hash,
+                     .interrupted = summary.interrupted,
+                     .stopped_early = summary.stopped_early,
+                     .advice = summary.advice});
+  });
   data_.memory = std::move(memory);
   data_.timeline = std::move(timeline);
   data_.timeline.step = summary.steps;
@@ -109,7 +134,7 @@ void Reporter::finish(const RunSummary& summary, std::vector<RankMemory> memory,
                   .out_folder = summary.out,
                   .duration_s = summary.seconds,
                   .tokens = summary.num_tokens};
-  write_report(out_ / "report.html", data_);
+  keep("report.html", [&] { write_report(out_ / "report.html", data_); });
   log_info("{}", describe(summary, model_));
   log_info("weights_hash {:016x}; report: {}", summary.weights_hash, (out_ / "report.html").string());
 }

@@ -2,7 +2,9 @@
 // and report.html at the end. Other ranks have none. For one thread.
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,8 +33,12 @@ class Reporter {
   void finish(const RunSummary& summary, std::vector<RankMemory> memory, Timeline timeline);
 
  private:
+  // A file that cannot be written costs the run its record, not its result: said once, then left alone.
+  void keep(const char* file, const std::function<void()>& write);
+
   Path out_;
   std::string model_;
+  std::set<std::string> lost_;
   MetricsFile metrics_;
   CsvFile csv_;
   TensorBoardFile tensorboard_;

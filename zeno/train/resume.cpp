@@ -31,20 +31,33 @@ std::vector<Path> paths_of_rank_0(const std::vector<Path>& mine, comm::World& wo
   return paths;
 }
 
-// What went wrong, empty when nothing did; the same on all ranks.
+// Of the first rank that has one, on all ranks: a damaged checkpoint makes them take an older one. Everything
+// else (a limit, a disk that is away) is no reason to: the run ends, and what is newer stays.
+std::string agree_on_damage(const std::string& damage, const std::string& failure, comm::World& world) {
+  const std::string failed = comm::first_problem(world, failure, "failures of a restore");
+  require(failed.empty(), ErrorKind::io, "{}", failed);
+  return comm::first_problem(world, damage, "damage of checkpoints");
+}
+
+// What is damaged, empty when nothing is; the same on all ranks.
 std::string try_restore(const Path& folder, const RunState& now, zero::Engine& engine, comm::World& world,
                         RunState& state) {
-  std::string problem;
+  std::string damage, failure;
   try {
     const Checkpoint checkpoint = Checkpoint::open(folder, checkpoint::Files::present);
     state = state_of(checkpoint);
     require_same_run(state, now, folder.string());
+    if (!state.adapter.empty() && state.model != now.model && world.rank() == 0) {
+      log_warning(
+          "[resume] {}: the adapter was trained on {}, and the base is {} now; they must be the same model",
+          folder.string(), state.model, now.model);
+    }
     restore(checkpoint, engine);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::usage) throw;
-    problem = error.what();
+    (error.kind() == ErrorKind::data ? damage : failure) = error.what();
   }
-  return comm::first_problem(world, problem, "problems of a restore");
+  return agree_on_damage(damage, failure, world);
 }
 
 }  // namespace
@@ -61,7 +74,7 @@ std::optional<ResumePoint> find_resume_point(const RunConfig& run, const std::ve
     if (std::optional<ResumePoint> point = find_deepspeed_point(run.resume, world)) return point;
   }
   ResumePoint point;
-  std::string problem;
+  std::string damage, failure;
   if (world.rank() == 0) {
     std::vector<Path> found{run.resume};
     if (automatic) found = checkpoint::list_checkpoints(checkpoints_of(run));
@@ -73,19 +86,23 @@ std::optional<ResumePoint> find_resume_point(const RunConfig& run, const std::ve
         Checkpoint::open(path);
         point.folders.push_back(path);
       } catch (const Error& error) {
-        if (!automatic) problem = error.what();
-        if (automatic) log_warning("{}; trying an older checkpoint", error.what());
+        (error.kind() == ErrorKind::data ? damage : failure) = error.what();
+        if (automatic && error.kind() == ErrorKind::data)
+          log_warning("{}; trying an older checkpoint", error.what());
       }
     }
   }
-  problem = world.exchange(problem, "checkpoints to resume from")[0];
-  require(problem.empty(), ErrorKind::data, "{}", problem);
+  damage = agree_on_damage(damage, failure, world);
+  require(automatic || damage.empty(), ErrorKind::data, "{}", damage);
   point.folders = paths_of_rank_0(point.folders, world);
   // By step; of equal ones that in memory, which is read faster.
   point.folders.insert(point.folders.begin(), in_memory.begin(), in_memory.end());
   std::ranges::stable_sort(point.folders, std::greater<>{},
                            [](const Path& path) { return checkpoint::step_of(path.filename().string()); });
   if (point.folders.empty()) {
+    require(damage.empty(), ErrorKind::data,
+            "[resume] no whole checkpoint is left: {}; to start anew, leave --resume out or move {} away",
+            damage, checkpoints_of(run).string());
     log_info("[resume] no checkpoint in {}: starting anew", checkpoints_of(run).string());
     return std::nullopt;
   }

@@ -74,7 +74,8 @@ std::string to_json(const RunState& state) {
                       {"train_batch", state.train_batch}, {"micro_batch", state.micro_batch},
                       {"seq_len", state.seq_len},         {"seed", state.seed},
                       {"sequences", state.sequences},     {"model", state.model},
-                      {"adapter", state.adapter},         {"nf4", state.nf4}}
+                      {"adapter", state.adapter},         {"nf4", state.nf4},
+                      {"optimizer", state.optimizer}}
       .dump();
 }
 
@@ -94,6 +95,7 @@ RunState parse_run_state(std::string_view json, std::string_view where) {
     state.model = root.at("model");
     state.adapter = root.at("adapter");
     state.nf4 = root.at("nf4");
+    state.optimizer = root.value("optimizer", "");
     return state;
   } catch (const nlohmann::json::exception& error) {
     fail(ErrorKind::data, "[{}] state of the run: {}", where, error.what());
@@ -115,6 +117,11 @@ void require_same_run(const RunState& saved, const RunState& now, std::string_vi
             "data, or start anew without --resume",
             where, value.name, value.now, value.then);
   }
+  require(
+      saved.optimizer.empty() || saved.optimizer == now.optimizer, ErrorKind::usage,
+      "[resume] {}: the optimizer is {} now, expected {} as in the run that was saved, whose moments mean "
+      "something else; use the same, or start anew without --resume",
+      where, now.optimizer, saved.optimizer);
   require(saved.adapter == now.adapter && saved.nf4 == now.nf4, ErrorKind::usage,
           "[resume] {}: what is trained (whole model, adapters and their settings) is not what it was in the "
           "run that was saved; use the same flags, or start anew without --resume",

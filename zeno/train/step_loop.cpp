@@ -88,7 +88,7 @@ StepRecord StepLoop::record_of(const zero::StepResult& result, const UnderWay& s
   record.lr = step.control.hyper.lr;
   record.tokens = tokens_;
   record.num_tokens = inputs_;
-  record.tokens_per_s = double(result.tokens) / seconds;
+  record.tokens_per_s = double(result.inputs) / seconds;
   record.step_ms = seconds * 1000;
   record.data_wait_ms = step.wait_ms;
   record.loss_scale = step.control.loss_scale;

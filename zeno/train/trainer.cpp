@@ -17,6 +17,7 @@
 #include "zeno/train/config_resolve.h"
 #include "zeno/train/dataset_options.h"
 #include "zeno/train/evaluation.h"
+#include "zeno/train/folder_lock.h"
 #include "zeno/train/interrupt.h"
 #include "zeno/train/model_saver.h"
 #include "zeno/train/peer_snapshot.h"
@@ -32,6 +33,20 @@
 
 namespace zeno::train {
 namespace {
+
+// Adam and AdamW keep the same ones.
+std::string moments_of(OptimizerKind kind) {
+  switch (kind) {
+    case OptimizerKind::sgd:
+      return "SGD";
+    case OptimizerKind::lion:
+      return "Lion";
+    case OptimizerKind::adamw:
+    case OptimizerKind::adam:
+      break;
+  }
+  return "Adam";
+}
 
 int64_t total_steps(const RunConfig& run, const data::Loader& loader) {
   if (run.steps > 0) return run.steps;
@@ -153,7 +168,8 @@ class Trainer {
             .sequences = data_.train().sequences(),
             .model = config_.run.model,
             .adapter = adapter_,
-            .nf4 = engine_.policy().nf4_base};
+            .nf4 = engine_.policy().nf4_base,
+            .optimizer = moments_of(config_.optimizer.kind)};
   }
 
   // What is due: a checkpoint on the disk, a snapshot in memory, or both from one copy of the state.
@@ -180,8 +196,9 @@ class Trainer {
     const bool started = checkpoints_->start(step, run, best);
     if (world_.rank() == 0) remove_file(save_request());
     if (started) {
-      note(step, ReportEvent::Kind::checkpoint,
-           fmt::format("checkpoint of step {} in {}", step, checkpoints_of(config_.run).string()));
+      note(
+          step, ReportEvent::Kind::checkpoint,
+          fmt::format("writing the checkpoint of step {} to {}", step, checkpoints_of(config_.run).string()));
     }
     return started;
   }
@@ -290,11 +307,26 @@ void check_run(const TrainConfig& config, const model::ModelConfig& model, int64
   require(!std::filesystem::equivalent(run.model, run.out, ignored), ErrorKind::usage,
           "[train] --out {}: is the model's own folder, which the result would replace; choose another",
           run.out);
+  require(!std::filesystem::equivalent(config.lora.adapter, run.out, ignored), ErrorKind::usage,
+          "[train] --out {}: is the adapter's own folder, which the result would replace; choose another",
+          run.out);
+  const std::vector<Path> former = checkpoint::list_checkpoints(checkpoints_of(run));
+  require(!run.resume.empty() || former.empty(), ErrorKind::usage,
+          "[train] --out {}: holds checkpoints of an earlier run, up to {}, which a later --resume would "
+          "take for "
+          "this run's; give --resume auto to go on from them, or choose another --out",
+          run.out, former.empty() ? "" : former.front().filename().string());
   const model::Tuning tuning = tuning_of(config);
   const char* other = tuning.lora ? "config.json" : "adapter_config.json";
   require(!file_exists(Path(run.out) / other), ErrorKind::usage,
           "[train] --out {}: holds {} and this run would add {}; choose another folder", run.out,
           tuning.lora ? "a whole model" : "an adapter", tuning.lora ? "an adapter" : "a whole model");
+  const char* same = tuning.lora ? "adapter_config.json" : "config.json";
+  require(!file_exists(Path(run.out) / same) || file_exists(Path(run.out) / "metrics.csv"), ErrorKind::usage,
+          "[train] --out {}: holds {} that no training run has put there and this one would replace; choose "
+          "another "
+          "folder",
+          run.out, tuning.lora ? "an adapter" : "a model");
   model::build_layers(model, seq, tuning);
   device_of(run, local_rank);
 }
@@ -323,8 +355,12 @@ RunSummary train_rank(ParsedConfig parsed, comm::World& world) {
   const RunConfig& run = config.run;
   const int64_t seq = sequence_length(run, model.max_positions);
   check_run(config, model, seq, world.local_rank());
-  if (world.rank() == 0)
-    make_folders(run.out);  // before any work: a run that cannot be saved should not start
+  std::optional<FolderLock> lock;
+  if (world.rank() == 0) {  // before any work: a run that cannot be saved should not start
+    make_folders(run.out);
+    lock.emplace(run.out);
+    if (!run.trace.empty()) File::create(run.trace);
+  }
   const RunData data = open_run_data(config, model.vocab, seq, world, build_progress(world.rank()));
   const int64_t steps = total_steps(run, data.train());
   resolve_steps(parsed, steps);
