@@ -250,7 +250,7 @@ void add_generate(CLI::App& app) {
                       "JSON object of further variables for the template: '{\"enable_thinking\": false}'");
   command->add_option("--chat-date", flags->chat_date,
                       "YYYY-MM-DD for templates that ask for the date; default: today");
-  command->add_option("--system", flags->system, "with --chat: the system message");
+  command->add_option("--system", flags->system, "with --chat: the system message")->needs("--chat");
   command->add_option("--max-new-tokens", flags->max_new_tokens, "at most so many, 256");
   command->add_option("--temperature", flags->temperature, "0: the most likely token always");
   command->add_option("--top-k", flags->top_k, "choose among so many tokens");

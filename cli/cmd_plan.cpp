@@ -204,7 +204,8 @@ void add_plan(CLI::App& app) {
                    "GB/s between nodes for each rank, instead of the machine's")
       ->check(CLI::PositiveNumber);
   command->add_option("--goal", flags->goal, "advice: fastest, largest-batch or smallest");
-  command->add_option("--write-config", flags->write_config, "with --goal: a DeepSpeed JSON of the choice");
+  command->add_option("--write-config", flags->write_config, "with --goal: a DeepSpeed JSON of the choice")
+      ->needs("--goal");
   command->add_option("--sweep", flags->sweep, "time and goodput for these numbers of ranks: 64,1024 or all");
   command->add_option("--failure-hours", flags->failure_hours, "device-hours between failures, for --sweep")
       ->check(CLI::PositiveNumber);

@@ -12,6 +12,8 @@
 #include "zeno/base/log.h"
 #include "zeno/checkpoint/checkpoint.h"
 #include "zeno/comm/world.h"
+#include "zeno/model/config.h"
+#include "zeno/train/config_resolve.h"
 #include "zeno/train/peer_folder.h"
 #include "zeno/train/resume.h"
 #include "zeno/train/supervisor.h"
@@ -26,6 +28,19 @@ std::vector<Path> checkpoints_anywhere(const train::RunConfig& run) {
   const std::vector<Path> in_memory = train::list_peer_snapshots(run);
   found.insert(found.end(), in_memory.begin(), in_memory.end());
   return found;
+}
+
+// As far as they are known: what follows from the model and the number of ranks when both are given.
+void print_effective(train::ParsedConfig parsed) {
+  const train::TrainConfig& config = parsed.config;
+  const int64_t ranks = std::max<int64_t>(config.run.ranks, comm::launch_info().size);
+  if (!config.run.choose && config.batch.train_batch + config.batch.micro_batch > 0)
+    train::resolve_batch(parsed, ranks);
+  if (!config.run.model.empty()) {
+    const model::ModelConfig model = model::load_config(config.run.model);
+    train::resolve_model(parsed, model.hidden, model.layers);
+  }
+  fmt::print("{}", train::print_config(parsed));
 }
 
 // Checkpoints that are there before the run starts must be those it goes on from: a restart takes the newest.
@@ -107,10 +122,7 @@ void add_train(CLI::App& app) {
   command->callback([flags, print_only] {
     set_log_rank(comm::launch_info().rank);  // one process of many: rank 0 speaks for all
     const train::ParsedConfig parsed = flags->parse();
-    if (*print_only) {
-      fmt::print("{}", train::print_config(parsed));
-      return;
-    }
+    if (*print_only) return print_effective(parsed);
     const train::RunConfig& run = parsed.config.run;
     if (run.max_restarts > 0 || !run.launcher.empty()) std::exit(supervise(*flags, parsed));
     train::train(parsed);

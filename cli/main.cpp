@@ -9,6 +9,7 @@
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
 #include "zeno/data/tokenizer/unicode.h"
+#include "zeno/train/config_keys.h"
 
 namespace {
 
@@ -27,12 +28,35 @@ void require_utf8(int argc, char** argv) {
                   "argument {} ({}) is not UTF-8; rename the file or folder", i, argv[i]);
 }
 
+// "unknown command trian, did you mean train; see `zeno --help`"
+std::string mistake_in(const CLI::App& app, const CLI::ParseError& error, const std::string& first) {
+  std::string command = "zeno", unknown;
+  for (const CLI::App* used : app.get_subcommands()) {
+    command += " " + used->get_name();
+    for (const std::string& word : used->remaining()) {
+      if (unknown.empty() && word.starts_with('-')) unknown = word;
+    }
+  }
+  std::string text = error.what();
+  if (error.get_exit_code() == int(CLI::ExitCodes::ExtrasError) && !unknown.empty())
+    text = "unknown flag " + unknown;
+  if (app.get_subcommands().empty() && !first.empty()) {
+    text = fmt::format("unknown {} {}", first.starts_with('-') ? "flag" : "command", first);
+    for (const CLI::App* known : app.get_subcommands({})) {
+      if (zeno::train::edit_distance(known->get_name(), first) <= 2)
+        text += fmt::format(", did you mean {}", known->get_name());
+    }
+  }
+  return fmt::format("{}; see `{} --help`", text, command);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   allow_many_open_files();
   CLI::App app("Zeno trains and fine-tunes language models with ZeRO, without Python.", "zeno");
   app.require_subcommand(1);
+  app.set_version_flag("--version", "zeno " ZENO_VERSION);
   zeno::cli::add_train(app);
   zeno::cli::add_eval(app);
   zeno::cli::add_plan(app);
@@ -48,15 +72,7 @@ int main(int argc, char** argv) {
     return 0;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
-    std::string command = "zeno", unknown;
-    for (const CLI::App* used : app.get_subcommands()) {
-      command += " " + used->get_name();
-      for (const std::string& word : used->remaining()) {
-        if (unknown.empty() && word.starts_with('-')) unknown = word;
-      }
-    }
-    const bool extras = error.get_exit_code() == int(CLI::ExitCodes::ExtrasError) && !unknown.empty();
-    zeno::log_error("{}; see `{} --help`", extras ? "unknown flag " + unknown : error.what(), command);
+    zeno::log_error("{}", mistake_in(app, error, argc > 1 ? argv[1] : ""));
     return zeno::exit_code(zeno::ErrorKind::usage);
   } catch (const zeno::Error& error) {
     zeno::log_error("{}", error.what());

@@ -175,9 +175,27 @@ TEST_F(Cli, PrintConfigSaysWhereValuesComeFrom) {
   EXPECT_NE(run.output.find("ds.json:2"), std::string::npos);
 }
 
+TEST_F(Cli, PrintConfigShowsWhatAutoBecomes) {
+  const auto config =
+      dir_.write("ds.json",
+                 "{\"zero_optimization\": {\"stage\": 3, \"reduce_bucket_size\": \"auto\"}, "
+                 "\"train_batch_size\": \"auto\", \"train_micro_batch_size_per_gpu\": \"auto\"}");
+  const std::string shown =
+      train("--print-config --ranks 2 --micro-batch 3 --grad-accum 2 --config " + config.string()).output;
+  const auto value_of = [&](const std::string& key) {
+    std::istringstream line(shown.substr(std::min(shown.find(key), shown.size())));
+    std::string name, value;
+    line >> name >> value;
+    return value;
+  };
+  EXPECT_EQ(value_of("train_batch_size"), "12") << shown;
+  EXPECT_EQ(value_of("zero_optimization.reduce_bucket_size"), "1024") << shown;  // hidden 32, squared
+}
+
 TEST_F(Cli, UsageErrorsAreTwo) {
   expect_failure(zeno("train --modle x"), 2, {"--modle"});
-  expect_failure(zeno("frobnicate"), 2, {"error"});
+  expect_failure(zeno("frobnicate"), 2, {"unknown command frobnicate"});
+  expect_failure(zeno("trian --model x"), 2, {"unknown command trian", "did you mean train"});
   expect_failure(train("--stage 4 --out " + path("o")), 2, {"--stage"});
   expect_failure(train(""), 2, {"--out"});
   const std::string anywhere = "train --model " + model() + " --data " + book_ + " --out " + path("o");

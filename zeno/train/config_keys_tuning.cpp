@@ -96,7 +96,10 @@ void add_lora(TableBuilder& table) {
           "modules_to_save", "modules trained whole beside adapters: embed_tokens, lm_head, norm")
       .set_flag("--modules-to-save");
   table.key<kLora, &LoraConfig::rslora>("rslora", "scale alpha / sqrt(rank)").set_flag("--rslora");
-  table.key<kLora, &LoraConfig::dora>("dora", "adapters with magnitudes (DoRA)").set_flag("--dora");
+  table
+      .key<kLora, &LoraConfig::dora>("dora",
+                                     "adapters with magnitudes (DoRA): refused, not part of this version")
+      .set_flag("--dora");
   table
       .key<kLora, &LoraConfig::quantize_base>("quantize_base",
                                               "frozen weights of blocks under adapters; nf4: kept in 4 bits")

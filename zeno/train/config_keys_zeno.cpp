@@ -116,9 +116,9 @@ void add_run(TableBuilder& table) {
   table.key<kRun, &RunConfig::peer_snapshot_dir>("peer_snapshot_dir", "memory file system for these copies")
       .set_flag("--peer-snapshot-dir");
   table
-      .key<kRun, &RunConfig::cache>(
-          "cache",
-          "folder for what is measured once (matmul plans, rates of the machine); empty: ~/.cache/zeno")
+      .key<kRun, &RunConfig::cache>("cache",
+                                    "folder for what is made once (tokenised data, matmul plans, rates of "
+                                    "the machine); empty: ~/.cache/zeno")
       .set_flag("--cache");
   table.key<kRun, &RunConfig::log>("log", "metrics file; empty: metrics.jsonl in out").set_flag("--log");
   table.key<kRun, &RunConfig::trace>("trace", "Perfetto trace of a step").set_flag("--trace");
