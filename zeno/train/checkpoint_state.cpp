@@ -33,8 +33,7 @@ std::vector<std::pair<State, std::string_view>> states_of(const zero::Engine& en
 // Such a checkpoint is whole: an older one would not help.
 void check_tensors(const checkpoint::Checkpoint& from, const zero::Engine& engine) {
   constexpr std::string_view kAdvice =
-      "it is of another model, or other parts of it were trained; use the same, another --out, or no "
-      "--resume";
+      "it is of another model, or other parts of it were trained; use the same, or another --out";
   const std::string folder = from.folder().string();
   const std::vector<checkpoint::StateTensor> expected = saved_tensors(engine);
   for (const checkpoint::StateTensor& tensor : expected) {

@@ -101,8 +101,8 @@ std::optional<ResumePoint> find_resume_point(const RunConfig& run, const std::ve
                            [](const Path& path) { return checkpoint::step_of(path.filename().string()); });
   if (point.folders.empty()) {
     require(damage.empty(), ErrorKind::data,
-            "[resume] no whole checkpoint is left: {}; to start anew, leave --resume out or move {} away",
-            damage, checkpoints_of(run).string());
+            "[resume] no whole checkpoint is left: {}; to start anew, move {} away", damage,
+            checkpoints_of(run).string());
     log_info("[resume] no checkpoint in {}: starting anew", checkpoints_of(run).string());
     return std::nullopt;
   }

@@ -114,17 +114,17 @@ void require_same_run(const RunState& saved, const RunState& now, std::string_vi
     require(value.then == value.now, ErrorKind::usage,
             "[resume] {}: {} is {} now, expected {} as in the run that was saved; use the same value and the "
             "same "
-            "data, or start anew without --resume",
+            "data, or start anew in another --out",
             where, value.name, value.now, value.then);
   }
   require(
       saved.optimizer.empty() || saved.optimizer == now.optimizer, ErrorKind::usage,
       "[resume] {}: the optimizer is {} now, expected {} as in the run that was saved, whose moments mean "
-      "something else; use the same, or start anew without --resume",
+      "something else; use the same, or start anew in another --out",
       where, now.optimizer, saved.optimizer);
   require(saved.adapter == now.adapter && saved.nf4 == now.nf4, ErrorKind::usage,
           "[resume] {}: what is trained (whole model, adapters and their settings) is not what it was in the "
-          "run that was saved; use the same flags, or start anew without --resume",
+          "run that was saved; use the same flags, or start anew in another --out",
           where);
 }
 
