@@ -17,8 +17,8 @@ void ArchFlags::add_to(CLI::App& app) {
                  "width of the feed-forward layer; default by architecture");
   app.add_option("--vocab", o.vocab, "tokens, at least 256 (bytes)");
   app.add_option("--max-positions", o.max_positions, "longest sequence");
-  app.add_flag("--tied", tied_, "output projection = token embedding");
-  app.add_flag("--untied", untied_, "an output projection of its own");
+  CLI::Option* tied = app.add_flag("--tied", tied_, "output projection = token embedding");
+  app.add_flag("--untied", untied_, "an output projection of its own")->excludes(tied);
 }
 
 model::InitOptions ArchFlags::options() const {

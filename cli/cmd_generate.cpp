@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/number_checks.h"
 #include "cli/prompts.h"
 #include "cli/text_stream.h"
 #include "zeno/base/error.h"
@@ -214,11 +215,6 @@ void Session::run_chat() {
 }
 
 void run(const GenerateFlags& flags) {
-  require(flags.max_new_tokens >= 1 && flags.batch >= 1 && flags.context >= 0 && flags.threads >= 0,
-          ErrorKind::usage,
-          "[generate] --max-new-tokens, --batch, --context, --threads: got {}, {}, {}, {}, expected numbers "
-          "from 1 on",
-          flags.max_new_tokens, flags.batch, flags.context, flags.threads);
   require(flags.prompts.empty() || flags.prompt_file.empty(), ErrorKind::usage,
           "[generate] --prompt and --prompt-file: got both, expected one of them");
   std::vector<Prompt> prompts;
@@ -229,6 +225,14 @@ void run(const GenerateFlags& flags) {
   for (Prompt& prompt : prompts) {
     if (flags.chat && prompt.messages.is_null()) prompt.messages = conversation(flags.system, prompt.text);
   }
+  const bool templated = prompts.empty() || std::ranges::any_of(prompts, [](const Prompt& prompt) {
+                           return !prompt.messages.is_null();
+                         });
+  require(
+      templated || (flags.chat_template.empty() && flags.template_extra.empty() && flags.chat_date.empty()),
+      ErrorKind::usage,
+      "[generate] --chat-template, --template-extra, --chat-date: got plain prompts, to which no template "
+      "is applied; add --chat");
   Session session(flags);
   prompts.empty() ? session.run_chat() : session.run_prompts(prompts);
 }
@@ -251,7 +255,7 @@ void add_generate(CLI::App& app) {
   command->add_option("--chat-date", flags->chat_date,
                       "YYYY-MM-DD for templates that ask for the date; default: today");
   command->add_option("--system", flags->system, "with --chat: the system message")->needs("--chat");
-  command->add_option("--max-new-tokens", flags->max_new_tokens, "at most so many, 256");
+  command->add_option("--max-new-tokens", flags->max_new_tokens, "at most so many, 256")->check(positive());
   command->add_option("--temperature", flags->temperature, "0: the most likely token always");
   command->add_option("--top-k", flags->top_k, "choose among so many tokens");
   command->add_option("--top-p", flags->top_p, "choose among the likeliest with this probability together");
@@ -259,13 +263,14 @@ void add_generate(CLI::App& app) {
   command->add_option("--repetition-penalty", flags->repetition_penalty,
                       "above 1: avoid what was there before");
   command->add_flag("--greedy", flags->greedy, "the same as --temperature 0");
-  command->add_option("--seed", flags->seed, "of the choices")->check(CLI::NonNegativeNumber);
+  command->add_option("--seed", flags->seed, "of the choices")->check(not_negative());
   command->add_option("--stop", flags->stops, "text that ends an answer; may be given several times");
-  command->add_option("--context", flags->context, "tokens of a prompt with its answer; default: as needed");
-  command->add_option("--batch", flags->batch, "prompts of a file to run side by side, 8");
+  command->add_option("--context", flags->context, "tokens of a prompt with its answer; default: as needed")
+      ->check(not_negative());
+  command->add_option("--batch", flags->batch, "prompts of a file to run side by side, 8")->check(positive());
   command->add_option("--device", flags->device, "auto, cpu or cuda");
   command->add_option("--dtype", flags->dtype, "fp32, bf16 or fp16; default: as in the folder");
-  command->add_option("--threads", flags->threads, "CPU: default: all cores");
+  command->add_option("--threads", flags->threads, "CPU: default: all cores")->check(not_negative());
   command->callback([flags] { run(*flags); });
 }
 

@@ -4,6 +4,7 @@
 
 #include "cli/arch_flags.h"
 #include "cli/commands.h"
+#include "cli/number_checks.h"
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
 #include "zeno/data/chat/presets.h"
@@ -40,7 +41,7 @@ void add_init(CLI::App& app) {
   auto flags = std::make_shared<InitFlags>();
   flags->arch.add_to(*command);
   command->add_option("--dtype", flags->dtype, "of the weights: fp32, bf16 or fp16");
-  command->add_option("--seed", flags->seed, "of the weights")->check(CLI::NonNegativeNumber);
+  command->add_option("--seed", flags->seed, "of the weights")->check(not_negative());
   command->add_flag("--overwrite", flags->overwrite, "replace a model that is already there");
   command->add_option("--out", flags->out, "the new folder")->required();
   command->callback([flags] { run(*flags); });

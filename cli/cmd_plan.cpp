@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/number_checks.h"
 #include "cli/plan_advice.h"
 #include "cli/plan_question.h"
 #include "cli/plan_sweep.h"
@@ -195,22 +196,22 @@ void add_plan(CLI::App& app) {
   command
       ->add_option("--ranks-per-host", flags->node_ranks,
                    "that share the memory of a host; default: all, on GPUs at most 8")
-      ->check(CLI::PositiveNumber);
+      ->check(positive());
   command->add_option(
       "--machine", flags->machine,
       "for the time: h100-8, h100-8x64, …, or a file of zeno doctor --measure; default: this one");
   command
       ->add_option("--between-rate", flags->between_rate,
                    "GB/s between nodes for each rank, instead of the machine's")
-      ->check(CLI::PositiveNumber);
+      ->check(positive());
   command->add_option("--goal", flags->goal, "advice: fastest, largest-batch or smallest");
   command->add_option("--write-config", flags->write_config, "with --goal: a DeepSpeed JSON of the choice")
       ->needs("--goal");
   command->add_option("--sweep", flags->sweep, "time and goodput for these numbers of ranks: 64,1024 or all");
   command->add_option("--failure-hours", flags->failure_hours, "device-hours between failures, for --sweep")
-      ->check(CLI::PositiveNumber);
+      ->check(positive());
   command->add_option("--restart-s", flags->restart_s, "seconds from a failure until training goes on")
-      ->check(CLI::NonNegativeNumber);
+      ->check(not_negative());
   command->add_flag("--all", flags->all, "every row of the table, also where --stage fixes one");
   command->add_option("--compare", flags->compare, "deepspeed: its estimate beside this one");
   command->add_option("--html", flags->html, "writes the plan as a page");

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <atomic>
 #include <mutex>
@@ -167,6 +168,28 @@ TEST(ThreadFailure, MessagesThatDoNotMatchAreAnError) {
                Error);
   EXPECT_EQ(told, 2);
 }
+
+// Room for a few threads; what a sanitizer needs for itself is more.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST(ThreadFailureDeathTest, RanksThatCannotBeStartedEndTheOthers) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto few_threads = [] {
+    constexpr rlim_t kRoom = 1 << 30;
+    const rlimit limit{kRoom, kRoom};
+    setrlimit(RLIMIT_AS, &limit);
+    try {
+      run_thread_ranks(1000, {.deadline = std::chrono::seconds(300)},
+                       [](World& world) { world.exchange("", "everyone"); });
+    } catch (const Error& error) {
+      fmt::print(stderr, "{}", error.what());
+      std::quick_exit(exit_code(error.kind()));
+    }
+    std::quick_exit(0);
+  };
+  EXPECT_EXIT(few_threads(), ::testing::ExitedWithCode(exit_code(ErrorKind::memory)),
+              "cannot start a thread: .*; allow more");
+}
+#endif
 
 }  // namespace
 }  // namespace zeno::comm

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "tests/train/mentions.h"
 #include "zeno/base/error.h"
 #include "zeno/train/policy.h"
 
@@ -282,6 +283,30 @@ TEST(Resolve, Recompute) {
   EXPECT_EQ(parse("{zeno: {recompute: 'selective', recompute_every: 2}}").config.recompute.mode,
             RecomputeMode::selective);
   EXPECT_EQ(parse("{zeno: {recompute_every: 2}}").config.recompute.mode, RecomputeMode::full);
+}
+
+TEST(Resolve, ValuesThatNothingLooksAtAreNamed) {
+  const struct {
+    const char *idle, *used;
+  } values[] = {
+      {"zeno: {epochs: 2, steps: 5}", "zeno: {epochs: 2}"},
+      {"zeno: {keep_last: 3}", "zeno: {keep_last: 3, save_every: 5}"},
+      {"zeno: {keep_every: 10}", "zeno: {keep_every: 10, save_every: 5}"},
+      {"zeno: {peer_snapshot_dir: '/dev/shm'}", "zeno: {peer_snapshot_dir: '/dev/shm', peer_snapshot: 1}"},
+      {"zeno: {recompute: 'selective', recompute_every: 2}", "zeno: {recompute: 'full', recompute_every: 2}"},
+      {"zero_optimization: {offload_optimizer: {device: 'cpu', nvme_path: '/d'}}",
+       "zero_optimization: {offload_optimizer: {device: 'auto', nvme_path: '/d'}}"},
+      {"zero_optimization: {offload_optimizer: {nvme_path: '/d'}}",
+       "zero_optimization: {offload_optimizer: {nvme_path: '/d'}}, zeno: {auto: true}"},
+      {"zeno: {eval_max_samples: 9}", "zeno: {eval_max_samples: 9, eval_split: 0.1}"},
+      {"zeno: {best_metric: 'accuracy'}", "zeno: {best_metric: 'accuracy', eval_split: 0.1}"},
+      {"zeno: {early_stopping_delta: 0.1, eval_split: 0.1}",
+       "zeno: {early_stopping_delta: 0.1, early_stopping: 2, eval_split: 0.1}"},
+  };
+  for (const auto& value : values) {
+    EXPECT_TRUE(mentions(parse(fmt::format("{{{}}}", value.idle)).notes, "no effect")) << value.idle;
+    EXPECT_FALSE(mentions(parse(fmt::format("{{{}}}", value.used)).notes, "no effect")) << value.used;
+  }
 }
 
 TEST(Resolve, ActivationsOnTheHostNeedFullRecompute) {

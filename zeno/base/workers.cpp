@@ -5,12 +5,10 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
-#include <system_error>
-#include <thread>
 #include <vector>
 
-#include "zeno/base/error.h"
 #include "zeno/base/math.h"
+#include "zeno/base/thread.h"
 
 namespace zeno {
 
@@ -66,16 +64,10 @@ Workers::Workers(int threads, std::byte* scratch, size_t scratch_bytes, const st
   if (threads_ == 1) return;
   team_ = std::make_unique<Team>();
   for (int t = 1; t < threads_; ++t) {
-    try {
-      team_->threads.emplace_back([team = team_.get(), t, prepare] {
-        if (prepare) prepare();
-        team->loop(t);
-      });
-    } catch (const std::system_error& error) {
-      fail(ErrorKind::memory,
-           "[threads] cannot start thread {} of {}: {}; allow more (ulimit -u, the pids of the container)",
-           t + 1, threads_, error.what());
-    }
+    team_->threads.push_back(start_thread([team = team_.get(), t, prepare] {
+      if (prepare) prepare();
+      team->loop(t);
+    }));
   }
 }
 

@@ -6,10 +6,10 @@
 #include <functional>
 #include <mutex>
 #include <ranges>
-#include <thread>
 
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
+#include "zeno/base/thread.h"
 #include "zeno/comm/cuda/communicators.h"
 #include "zeno/comm/peers.h"
 #include "zeno/comm/shared_region.h"
@@ -200,8 +200,11 @@ class ThreadRun : public std::enable_shared_from_this<ThreadRun> {
 
   void run() {
     std::vector<std::thread> threads;
-    for (int rank = 0; rank < hub_->ranks(); ++rank) {
-      threads.emplace_back([self = shared_from_this(), rank] { self->run_rank(rank); });
+    try {
+      for (int rank = 0; rank < hub_->ranks(); ++rank)
+        threads.push_back(start_thread([self = shared_from_this(), rank] { self->run_rank(rank); }));
+    } catch (...) {
+      fail_from(int(threads.size()), std::current_exception());
     }
     const std::vector<bool> back = wait();
     for (size_t r = 0; r < threads.size(); ++r) {
@@ -228,6 +231,14 @@ class ThreadRun : public std::enable_shared_from_this<ThreadRun> {
     const std::scoped_lock lock(mutex_);
     back_[size_t(rank)] = true;
     change_.notify_all();
+  }
+
+  // This rank and those after it were not started; the others end as if they had failed.
+  void fail_from(int first, const std::exception_ptr& error) {
+    errors_.add(first, error);
+    hub_->report(first, ending_of(error).text);
+    const std::scoped_lock lock(mutex_);
+    std::fill(back_.begin() + first, back_.end(), true);
   }
 
   // Until all are back, or no more will come. Returns who is.

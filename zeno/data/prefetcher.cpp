@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "zeno/base/log.h"
+#include "zeno/base/thread.h"
 
 namespace zeno::data {
 
@@ -10,7 +11,9 @@ Prefetcher::Prefetcher(const Loader& loader, int64_t first_step)
     : Prefetcher([&loader](int64_t step) { return loader.step(step); }, first_step) {}
 
 Prefetcher::Prefetcher(Source source, int64_t first_step)
-    : source_(std::move(source)), next_(first_step), thread_([this, rank = log_rank()] { run(rank); }) {}
+    : source_(std::move(source)),
+      next_(first_step),
+      thread_(start_thread([this, rank = log_rank()] { run(rank); })) {}
 
 Prefetcher::~Prefetcher() {
   {

@@ -3,10 +3,10 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 #include "zeno/base/file.h"
+#include "zeno/base/thread.h"
 #include "zeno/device/disk_queue.h"
 
 namespace zeno {
@@ -15,7 +15,11 @@ namespace {
 class ThreadQueue final : public DiskQueue {
  public:
   explicit ThreadQueue(int depth) {
-    for (int t = 0; t < depth; ++t) threads_.emplace_back([this] { work(); });
+    try {
+      for (int t = 0; t < depth; ++t) threads_.push_back(start_thread([this] { work(); }));
+    } catch (const Error&) {
+      if (threads_.empty()) throw;  // fewer are slower, no more
+    }
   }
   ~ThreadQueue() override {
     {

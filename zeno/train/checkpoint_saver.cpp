@@ -9,6 +9,7 @@
 
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
+#include "zeno/base/thread.h"
 #include "zeno/checkpoint/state_file.h"
 #include "zeno/train/checkpoint_state.h"
 
@@ -99,8 +100,8 @@ bool CheckpointSaver::start(int64_t step, const std::string& run, int64_t best, 
   std::promise<std::string> own_file, manifest;
   own_file_ = own_file.get_future();
   manifest_ = manifest.get_future();
-  thread_ = std::thread([this, folder, best, layout = layout(step, run), own_file = std::move(own_file),
-                         manifest = std::move(manifest), rank = world_.rank()]() mutable {
+  thread_ = start_thread([this, folder, best, layout = layout(step, run), own_file = std::move(own_file),
+                          manifest = std::move(manifest), rank = world_.rank()]() mutable {
     set_log_rank(rank);
     const std::string failed = problem_of([&] { write_own_files(folder, layout); });
     engine_.snapshot().release();  // also when it failed

@@ -232,12 +232,38 @@ void resolve_recompute(ParsedConfig& parsed) {
   }
 }
 
-void resolve_activations(ParsedConfig& parsed) {
-  const RecomputeConfig& r = parsed.config.recompute;
-  if (r.offload && r.mode != RecomputeMode::full && r.mode != RecomputeMode::automatic)
-    parsed.notes.push_back(
-        fmt::format("{}: no effect with recompute {}: only full recompute keeps checkpoints",
-                    where(parsed, "activation_checkpointing.cpu_checkpointing"), text_of(r.mode)));
+// Values that were given and that nothing in this run will look at. They do no harm, but whoever gave one
+// expected something of it.
+void note_idle_values(ParsedConfig& parsed) {
+  const TrainConfig& config = parsed.config;
+  const RunConfig& run = config.run;
+  const auto& optimizer = config.zero.offload_optimizer.device;
+  const bool disk = run.choose || optimizer == OffloadDevice::nvme || optimizer == OffloadDevice::automatic ||
+                    config.zero.offload_param.device == OffloadDevice::nvme;
+  const bool blocks = run.choose || config.recompute.mode == RecomputeMode::full ||
+                      config.recompute.mode == RecomputeMode::automatic;
+  const std::string no_blocks =
+      fmt::format("with recompute {}: only full recompute keeps checkpoints", text_of(config.recompute.mode));
+  const bool evaluates = !config.eval.data.empty() || config.eval.split > 0;
+  const struct {
+    const char* key;
+    bool idle;
+    std::string_view why;
+  } values[] = {
+      {"zeno.epochs", run.steps > 0, "beside steps, which say how long the run is"},
+      {"zeno.keep_last", run.save_every == 0, "without save_every: there are no checkpoints"},
+      {"zeno.keep_every", run.save_every == 0, "without save_every: there are no checkpoints"},
+      {"zeno.peer_snapshot_dir", run.peer_snapshot == 0, "without peer_snapshot"},
+      {"zeno.recompute_every", !blocks, no_blocks},
+      {"activation_checkpointing.cpu_checkpointing", config.recompute.offload && !blocks, no_blocks},
+      {"zero_optimization.offload_optimizer.nvme_path", !disk, "where nothing is kept on disk"},
+      {"zeno.eval_max_samples", !evaluates, "without eval_data or eval_split"},
+      {"zeno.best_metric", !evaluates, "without eval_data or eval_split"},
+      {"zeno.early_stopping_delta", config.eval.early_stopping == 0, "without early_stopping"},
+  };
+  for (const auto& value : values)
+    if (value.idle && parsed.given(value.key))
+      parsed.notes.push_back(fmt::format("{}: no effect {}", where(parsed, value.key), value.why));
 }
 
 // Sizes of memory keep their text; here they are only checked.
@@ -262,7 +288,7 @@ void resolve_values(ParsedConfig& parsed) {
   resolve_schedule(parsed);
   resolve_eval(parsed);
   resolve_recompute(parsed);
-  resolve_activations(parsed);
+  note_idle_values(parsed);
 }
 
 void resolve_model(ParsedConfig& parsed, int64_t hidden_size, int64_t blocks) {

@@ -3,10 +3,10 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "zeno/base/log.h"
+#include "zeno/base/thread.h"
 
 namespace zeno::train {
 namespace {
@@ -35,7 +35,7 @@ class BackgroundBuild {
   BackgroundBuild(std::vector<data::DatasetSpec> specs, data::BuildProgress progress)
       : specs_(std::move(specs)),
         progress_(std::move(progress)),
-        thread_([this, rank = log_rank()] { run(rank); }) {}
+        thread_(start_thread([this, rank = log_rank()] { run(rank); })) {}
   ~BackgroundBuild() {
     cancel();
     thread_.join();

@@ -24,6 +24,12 @@ void ModelSaver::write(Writer* writer) {
   if (writer != nullptr) writer->commit();
 }
 
+size_t ModelSaver::bytes() const {
+  const zero::UnitTable& units = engine_.units();
+  return tuning_.lora ? size_t(units.trainable_elements()) * sizeof(float)
+                      : size_t(units.elements()) * size_of(config_.dtype);
+}
+
 void ModelSaver::save(const Path& folder) {
   const std::vector<nn::Parameter>& table = engine_.units().params;
   if (rank_ == 0) make_folders(folder);

@@ -21,6 +21,7 @@ class ModelSaver {
       : engine_(engine), config_(config), tuning_(tuning), source_(std::move(source)), rank_(rank) {}
 
   void save(const Path& folder);
+  size_t bytes() const;  // of the weights that it writes
 
  private:
   template <class Writer>

@@ -20,6 +20,7 @@
 #include "zeno/train/folder_lock.h"
 #include "zeno/train/interrupt.h"
 #include "zeno/train/model_saver.h"
+#include "zeno/train/output_room.h"
 #include "zeno/train/peer_snapshot.h"
 #include "zeno/train/policy.h"
 #include "zeno/train/report_memory.h"
@@ -120,6 +121,7 @@ class Trainer {
                        .deadline = std::chrono::milliseconds(int64_t(config_.run.deadline_s * 1000))},
           engine_, world);
     }
+    if (world.rank() == 0) check_output_room(config_.run, engine_, saver_.bytes());
   }
 
   RunSummary run() {

@@ -2,9 +2,9 @@
 #include <chrono>
 #include <deque>
 #include <functional>
-#include <thread>
 
 #include "zeno/base/log.h"
+#include "zeno/base/thread.h"
 #include "zeno/device/cores.h"
 #include "zeno/device/stream_impl.h"
 
@@ -17,7 +17,7 @@ class CpuStream final : public StreamImpl {
       : StreamImpl(std::move(given)),
         workers_(options().threads, options().scratch, options().scratch_bytes,
                  [near = options().near] { stay_near(near); }),
-        thread_([this] { loop(); }) {}
+        thread_(start_thread([this] { loop(); })) {}
 
   ~CpuStream() override {
     {
