@@ -8,7 +8,7 @@
 #include "cli/commands.h"
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
-#include "zeno/data/tokenizer/unicode.h"
+#include "zeno/base/utf8.h"
 #include "zeno/train/config_keys.h"
 
 namespace {
@@ -24,7 +24,7 @@ void allow_many_open_files() {
 // What is written of a run (checkpoints, metrics, reports) is UTF-8 and names its folders.
 void require_utf8(int argc, char** argv) {
   for (int i = 1; i < argc; ++i)
-    zeno::require(zeno::data::tokenizer::is_valid_utf8(argv[i]), zeno::ErrorKind::usage,
+    zeno::require(zeno::is_valid_utf8(argv[i]), zeno::ErrorKind::usage,
                   "argument {} ({}) is not UTF-8; rename the file or folder", i, argv[i]);
 }
 

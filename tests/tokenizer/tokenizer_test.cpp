@@ -1,5 +1,6 @@
 // What holds for every layout: round trips, bytes that are no text, long words, threads, streams.
 #include "zeno/data/tokenizer.h"
+#include "zeno/base/utf8.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +10,6 @@
 
 #include "tests/support/expect_error.h"
 #include "tests/tokenizer/golden.h"
-#include "zeno/data/tokenizer/unicode.h"
 
 namespace zeno::data {
 namespace {
@@ -26,7 +26,7 @@ std::string random_text(std::mt19937& random, size_t length) {
     if (random() % 3)
       text += kOften[random() % std::size(kOften)];
     else
-      tokenizer::append_utf8(text, code);
+      append_utf8(text, code);
   }
   return text;
 }
@@ -66,7 +66,7 @@ TEST_P(Layout, SpansAreWholeCharactersInside) {
     for (const TextSpan& span : encoding.spans) {
       ASSERT_LE(span.begin, span.end);
       ASSERT_LE(span.end, text.size());
-      ASSERT_TRUE(tokenizer::is_valid_utf8(std::string_view(text).substr(span.begin, span.end - span.begin)));
+      ASSERT_TRUE(is_valid_utf8(std::string_view(text).substr(span.begin, span.end - span.begin)));
     }
   }
 }
@@ -109,7 +109,7 @@ TEST_P(Layout, StreamsWhatDecodeGives) {
     std::string text;
     for (const int32_t id : ids) {
       const std::string fresh = stream.push(id);
-      ASSERT_TRUE(tokenizer::is_valid_utf8(fresh));
+      ASSERT_TRUE(is_valid_utf8(fresh));
       text += fresh;
     }
     ASSERT_EQ(text + stream.finish(), tokenizer.decode(ids));

@@ -1,5 +1,6 @@
 // The hand-written splitters against the regexes they stand for, run by PCRE2.
 #include "zeno/data/tokenizer/word_scanner.h"
+#include "zeno/base/utf8.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +8,6 @@
 
 #include "tests/support/expect_error.h"
 #include "zeno/data/tokenizer/regex.h"
-#include "zeno/data/tokenizer/unicode.h"
 
 namespace zeno::data::tokenizer {
 namespace {

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "zeno/base/utf8.h"
 #include "zeno/data/jinja/attributes.h"
 #include "zeno/data/jinja/operators.h"
 #include "zeno/data/jinja/python_text.h"
@@ -32,7 +33,7 @@ std::string pad(const Style& style, char default_align, std::string_view sign, s
   const size_t missing = size_t(style.width) > size ? size_t(style.width) - size : 0;
   const auto fill = [&](size_t count) {
     std::string out;
-    while (count--) append_point(out, style.fill);
+    while (count--) append_utf8(out, style.fill);
     return out;
   };
   switch (style.align ? style.align : default_align) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "zeno/base/utf8.h"
 #include "zeno/data/jinja/operators.h"
 #include "zeno/data/jinja/python_text.h"
 #include "zeno/data/jinja/unicode.h"
@@ -93,7 +94,7 @@ class JsonWriter {
 
   void plain(std::string& out, char32_t point) const {
     if (point >= 0x20 && (point < 0x7f || !style_.ensure_ascii)) {
-      append_point(out, point);
+      append_utf8(out, point);
     } else if (point >= 0x10000) {
       const uint32_t rest = uint32_t(point) - 0x10000;
       out += fmt::format("\\u{:04x}\\u{:04x}", 0xd800 + (rest >> 10), 0xdc00 + (rest & 0x3ff));

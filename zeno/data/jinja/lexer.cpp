@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "zeno/base/error.h"
+#include "zeno/base/utf8.h"
 #include "zeno/data/jinja/string_literal.h"
 #include "zeno/data/jinja/unicode.h"
 
@@ -338,7 +339,7 @@ std::string Token::describe() const {
 }
 
 std::vector<Token> tokenize(std::string_view source, const std::string& where) {
-  require(valid_utf8(source), ErrorKind::data, "[{}] chat template: the text is not UTF-8", where);
+  require(is_valid_utf8(source), ErrorKind::data, "[{}] chat template: the text is not UTF-8", where);
   return Lexer(normalized(source), where).run();
 }
 

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "zeno/base/utf8.h"
 #include "zeno/data/jinja/unicode.h"
 
 namespace zeno::data::jinja {
@@ -127,7 +128,7 @@ std::string repr_of_text(std::string_view text) {
     } else if (point == '\t') {
       out += "\\t";
     } else if (is_printable(point)) {
-      append_point(out, point);
+      append_utf8(out, point);
     } else if (point < 0x100) {
       out += fmt::format("\\x{:02x}", uint32_t(point));
     } else if (point < 0x10000) {

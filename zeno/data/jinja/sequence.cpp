@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "zeno/base/utf8.h"
 #include "zeno/data/jinja/operators.h"
 #include "zeno/data/jinja/unicode.h"
 
@@ -64,7 +65,7 @@ Value slice_text(Runtime& runtime, const std::string& text, std::optional<int64_
                  std::optional<int64_t> stop, int64_t step) {
   const std::u32string all = points(text);
   std::string out;
-  for (const size_t i : slice_indices(int64_t(all.size()), start, stop, step)) append_point(out, all[i]);
+  for (const size_t i : slice_indices(int64_t(all.size()), start, stop, step)) append_utf8(out, all[i]);
   runtime.budget.bytes(out.size());
   return Value::text(std::move(out));
 }

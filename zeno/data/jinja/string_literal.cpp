@@ -5,6 +5,7 @@
 
 #include <stdexcept>
 
+#include "zeno/base/utf8.h"
 #include "zeno/data/jinja/unicode.h"
 
 namespace zeno::data::jinja {
@@ -47,10 +48,10 @@ std::string unescaped(std::string_view text) {
     if (known != letters.npos) {
       out += meanings[known];
     } else if (c >= '0' && c <= '7') {
-      append_point(out, number(text, --at, 1, 3, 8));
+      append_utf8(out, number(text, --at, 1, 3, 8));
     } else if (c == 'x' || c == 'u' || c == 'U') {
       const size_t digits = c == 'x' ? 2 : c == 'u' ? 4 : 8;
-      append_point(out, number(text, at, digits, digits, 16));
+      append_utf8(out, number(text, at, digits, digits, 16));
     } else if (c == 'N') {
       throw std::invalid_argument("a string has a \\N escape: write the character itself");
     } else if (c != '\n') {  // an escaped newline is nothing; an unknown escape stays as it is

@@ -5,6 +5,8 @@
 
 #include <functional>
 
+#include "zeno/base/utf8.h"
+
 namespace zeno::data::jinja {
 namespace {
 
@@ -31,25 +33,8 @@ void append_upper(std::string& text, char32_t point) {
   if (point == 0xdf) {
     text += "SS";  // the one letter of everyday text whose capital is two
   } else {
-    append_point(text, upper_of(point));
+    append_utf8(text, upper_of(point));
   }
-}
-
-// Length of the well-formed sequence at `at`, 0 if there is none.
-size_t sequence_length(std::string_view text, size_t at) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[at + i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return 1;
-  const size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || lead > 0xf4 || at + length > text.size()) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  if (lead == 0xe0 && byte(1) < 0xa0) return 0;
-  if (lead == 0xed && byte(1) > 0x9f) return 0;  // surrogates
-  if (lead == 0xf0 && byte(1) < 0x90) return 0;
-  if (lead == 0xf4 && byte(1) > 0x8f) return 0;
-  return length;
 }
 
 std::string_view strip_left_if(std::string_view text, const std::function<bool(char32_t)>& drop) {
@@ -75,41 +60,10 @@ std::string_view strip_right_if(std::string_view text, const std::function<bool(
 
 }  // namespace
 
-bool valid_utf8(std::string_view text) {
-  for (size_t at = 0; at < text.size();) {
-    const size_t length = sequence_length(text, at);
-    if (length == 0) return false;
-    at += length;
-  }
-  return true;
-}
-
 char32_t next_point(std::string_view text, size_t& at) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[at + i]); };
-  const unsigned char lead = byte(0);
-  const size_t length = lead < 0x80 ? 1 : lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  char32_t point = length == 1 ? lead : lead & (0x7fu >> length);
-  for (size_t i = 1; i < length && at + i < text.size(); ++i) point = point << 6 | (byte(i) & 0x3fu);
-  at += length;
-  return point;
-}
-
-void append_point(std::string& text, char32_t point) {
-  if (point < 0x80) {
-    text += char(point);
-  } else if (point < 0x800) {
-    text += char(0xc0 | point >> 6);
-    text += char(0x80 | (point & 0x3f));
-  } else if (point < 0x10000) {
-    text += char(0xe0 | point >> 12);
-    text += char(0x80 | (point >> 6 & 0x3f));
-    text += char(0x80 | (point & 0x3f));
-  } else {
-    text += char(0xf0 | point >> 18);
-    text += char(0x80 | (point >> 12 & 0x3f));
-    text += char(0x80 | (point >> 6 & 0x3f));
-    text += char(0x80 | (point & 0x3f));
-  }
+  const Utf8Char c = decode_char(text, at);
+  at += c.bytes;
+  return c.code;
 }
 
 std::u32string points(std::string_view text) {
@@ -122,7 +76,7 @@ std::u32string points(std::string_view text) {
 std::string from_points(std::u32string_view list) {
   std::string out;
   out.reserve(list.size());
-  for (const char32_t point : list) append_point(out, point);
+  for (const char32_t point : list) append_utf8(out, point);
   return out;
 }
 
@@ -170,7 +124,7 @@ std::string to_upper(std::string_view text) {
 
 std::string to_lower(std::string_view text) {
   std::string out;
-  for (size_t at = 0; at < text.size();) append_point(out, lower_of(next_point(text, at)));
+  for (size_t at = 0; at < text.size();) append_utf8(out, lower_of(next_point(text, at)));
   return out;
 }
 
@@ -179,7 +133,7 @@ std::string to_title(std::string_view text) {
   bool in_word = false;
   for (size_t at = 0; at < text.size();) {
     const char32_t point = next_point(text, at);
-    append_point(out, in_word ? lower_of(point) : upper_of(point));
+    append_utf8(out, in_word ? lower_of(point) : upper_of(point));
     in_word = is_cased(point);
   }
   return out;
@@ -190,7 +144,7 @@ std::string to_capitalized(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     const bool first = at == 0;
     const char32_t point = next_point(text, at);
-    append_point(out, first ? upper_of(point) : lower_of(point));
+    append_utf8(out, first ? upper_of(point) : lower_of(point));
   }
   return out;
 }

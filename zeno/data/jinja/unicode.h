@@ -9,10 +9,8 @@
 
 namespace zeno::data::jinja {
 
-bool valid_utf8(std::string_view text);
 // The code point at `at`, which moves behind it.
 char32_t next_point(std::string_view text, size_t& at);
-void append_point(std::string& text, char32_t point);
 std::u32string points(std::string_view text);
 std::string from_points(std::u32string_view points);
 size_t point_count(std::string_view text);

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "zeno/base/utf8.h"
 #include "zeno/data/text_span.h"
-#include "zeno/data/tokenizer/unicode.h"
 
 namespace zeno::data::tokenizer {
 

@@ -2,11 +2,11 @@
 #include <array>
 
 #include "zeno/base/error.h"
+#include "zeno/base/utf8.h"
 #include "zeno/data/tokenizer/byte_level.h"
 #include "zeno/data/tokenizer/json_node.h"
 #include "zeno/data/tokenizer/merge_table.h"
 #include "zeno/data/tokenizer/model.h"
-#include "zeno/data/tokenizer/unicode.h"
 
 namespace zeno::data::tokenizer {
 namespace {

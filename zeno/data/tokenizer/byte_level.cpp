@@ -1,6 +1,6 @@
 #include "zeno/data/tokenizer/byte_level.h"
 
-#include "zeno/data/tokenizer/unicode.h"
+#include "zeno/base/utf8.h"
 
 namespace zeno::data::tokenizer {
 namespace {

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "zeno/base/error.h"
+#include "zeno/base/utf8.h"
 #include "zeno/data/tokenizer/json_node.h"
 #include "zeno/data/tokenizer/normalizer.h"
 #include "zeno/data/tokenizer/regex.h"

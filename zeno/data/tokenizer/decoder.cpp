@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <functional>
 
+#include "zeno/base/utf8.h"
 #include "zeno/data/tokenizer/byte_level.h"
 #include "zeno/data/tokenizer/json_node.h"
 #include "zeno/data/tokenizer/pattern.h"
-#include "zeno/data/tokenizer/unicode.h"
 
 namespace zeno::data::tokenizer {
 namespace {

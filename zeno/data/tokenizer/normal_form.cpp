@@ -1,4 +1,5 @@
 #include "zeno/data/tokenizer/normal_form.h"
+#include "zeno/data/tokenizer/unicode.h"
 
 #include <algorithm>
 #include <vector>

@@ -5,9 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "zeno/base/utf8.h"
 #include "zeno/data/tokenizer/json_node.h"
 #include "zeno/data/tokenizer/normal_form.h"
 #include "zeno/data/tokenizer/pattern.h"
+#include "zeno/data/tokenizer/unicode.h"
 
 namespace zeno::data::tokenizer {
 namespace {

@@ -1,7 +1,7 @@
 #include "zeno/data/tokenizer/pattern.h"
 
+#include "zeno/base/utf8.h"
 #include "zeno/data/tokenizer/json_node.h"
-#include "zeno/data/tokenizer/unicode.h"
 
 namespace zeno::data::tokenizer {
 

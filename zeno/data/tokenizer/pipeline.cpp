@@ -1,7 +1,9 @@
 #include "zeno/data/tokenizer/pipeline.h"
 
 #include "zeno/base/error.h"
+#include "zeno/base/utf8.h"
 #include "zeno/data/tokenizer/json_node.h"
+#include "zeno/data/tokenizer/unicode.h"
 
 namespace zeno::data::tokenizer {
 namespace {

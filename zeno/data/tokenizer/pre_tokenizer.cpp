@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "zeno/base/utf8.h"
 #include "zeno/data/tokenizer/byte_level.h"
 #include "zeno/data/tokenizer/json_node.h"
 #include "zeno/data/tokenizer/splitter.h"

@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "zeno/data/tokenizer.h"
-#include "zeno/data/tokenizer/unicode.h"
 
 namespace zeno::data {
 namespace {

@@ -1,5 +1,5 @@
-// What the tokenizer knows of Unicode: UTF-8, general categories, white space, lower case and the four
-// normal forms of a character. Tables come from unicode_tables.inc (tools/unicode_tables.py). Pure functions;
+// What the tokenizer knows of Unicode: general categories, white space, lower case and the four normal forms
+// of a character. Tables come from unicode_tables.inc (tools/unicode_tables.py). Pure functions;
 // safe from any thread.
 #pragma once
 
@@ -9,28 +9,6 @@
 #include <string_view>
 
 namespace zeno::data::tokenizer {
-
-constexpr char32_t kReplacementCharacter = 0xfffd;
-
-// A character of UTF-8 text. Bytes that are none read as U+FFFD of one byte with `valid` off.
-struct Utf8Char {
-  char32_t code;
-  uint8_t bytes;
-  bool valid;
-};
-Utf8Char decode_multibyte(std::string_view text, size_t at);
-inline Utf8Char decode_char(std::string_view text, size_t at) {
-  const auto first = uint8_t(text[at]);
-  if (first < 0x80) return {first, 1, true};
-  return decode_multibyte(text, at);
-}
-// The character that ends before byte `end` > 0.
-Utf8Char decode_char_before(std::string_view text, size_t end);
-
-void append_utf8(std::string& text, char32_t code);
-bool is_valid_utf8(std::string_view text);
-// Length of the longest valid beginning of text[at..].
-size_t valid_utf8_run(std::string_view text, size_t at);
 
 // General categories in the order of the tables; the groups (letters, marks, numbers, …) are ranges.
 enum class Category : uint8_t {

@@ -6,7 +6,6 @@
 #include "zeno/data/tokenizer/byte_trie.h"
 #include "zeno/data/tokenizer/json_node.h"
 #include "zeno/data/tokenizer/model.h"
-#include "zeno/data/tokenizer/unicode.h"
 
 namespace zeno::data::tokenizer {
 namespace {

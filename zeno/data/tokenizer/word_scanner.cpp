@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 
+#include "zeno/base/utf8.h"
 #include "zeno/data/tokenizer/unicode.h"
 
 namespace zeno::data::tokenizer {
