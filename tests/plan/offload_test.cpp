@@ -50,6 +50,23 @@ TEST(Offload, FillsTheFastestTierFirst) {
   EXPECT_GT(on_host_before, 0u);
 }
 
+// Every byte on the disk is read and written in every step: no tier may have room for another chunk or two.
+TEST(Offload, LeavesNoRoomInTheFastTiers) {
+  const nn::LayerList model = test::tiny_decoder(test::Family::llama, {.blocks = 4});
+  zero::EngineOptions chosen = options();
+  chosen.policy.offload.chunk = 64;
+  const zero::MemoryPlan all = zero::plan_memory(model, chosen, 1);
+  const size_t states =
+      all.ledger->booked(Tier::device, Purpose::masters) + all.ledger->booked(Tier::device, Purpose::moments);
+  const MemoryLimits limits{all.ledger->booked(Tier::device) - states / 2, states / 4};
+  choose_offload(model, chosen, 1, limits, true);
+  const zero::MemoryPlan plan = zero::plan_memory(model, chosen, 1);
+  constexpr size_t kChunk = 64 * 12;
+  EXPECT_GT(plan.ledger->booked(Tier::disk), 0u);
+  EXPECT_LE(limits.device - plan.ledger->booked(Tier::device), 3 * kChunk);
+  EXPECT_LE(limits.host - plan.ledger->booked(Tier::host), 3 * kChunk);
+}
+
 TEST(Offload, TheWindowTakesWhatIsLeft) {
   const nn::LayerList model = test::tiny_decoder(test::Family::llama, {.blocks = 4});
   zero::EngineOptions away = options();

@@ -127,6 +127,38 @@ TEST(Offload, SkippedStepsChangeNothing) {
   }
 }
 
+// A disk that has work from the first update on, and host memory that it fills ahead of the link.
+TEST(Offload, ChunksOfTheDiskPassBetweenThoseOfTheHost) {
+  test::TempDir folder;
+  RunSpec spec;
+  spec.policy.compute = DType::bf16;
+  const RunResult reference = run_threads(spec);
+  Homes{Tier::disk, Tier::device, true}.set(spec, folder.path());
+  Offload& offload = spec.policy.offload;
+  offload.chunk = 256;
+  offload.host_states = 8000;
+  offload.device_window = 600;
+  EXPECT_EQ(run_threads(spec), reference);
+
+  const nn::LayerList model = test::model_of(spec);
+  const Policy policy = normalized(spec.policy, 1);
+  const UnitTable units = make_units(model, policy, 1);
+  const Program program = compile({model, units, policy, 1, spec.batch});
+  check_program(program, units, policy);
+  int host_after_disk = 0, disk = 0, reads_ahead = 0;
+  for (const Instruction& in : program.instructions) {
+    const bool from_disk = in.chunk >= 0 && units.chunks[size_t(in.chunk)].tier == Tier::disk;
+    if (in.op == Op::read) ++reads_ahead;
+    if (in.op == Op::update && disk == 0 && !from_disk) continue;
+    if (in.op == Op::update) from_disk ? ++disk : ++host_after_disk;
+    if (in.op == Op::update && disk == 1 && from_disk) {
+      EXPECT_GE(reads_ahead, 3) << "more than the device's window has room for";
+    }
+  }
+  EXPECT_GT(disk, 3);
+  EXPECT_GT(host_after_disk, 8);
+}
+
 TEST(Offload, ProgramsPassTheChecksAndFaultsAreFound) {
   RunSpec spec;
   spec.policy.compute = DType::bf16;

@@ -59,7 +59,7 @@ bool fits(const zero::MemoryPlan& plan, Device device, MemoryLimits limits) {
 
 void choose_offload(const nn::LayerList& model, zero::EngineOptions& options, int world, MemoryLimits limits,
                     bool disk) {
-  constexpr int kSteps = 64;
+  constexpr int kSteps = 1024;
   zero::Offload& offload = options.policy.offload;
   const auto all_fits = [&] {
     return fits(zero::plan_memory(model, options, world), options.device, limits);

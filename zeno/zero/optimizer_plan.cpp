@@ -3,15 +3,51 @@
 #include <utility>
 
 namespace zeno::zero {
+namespace {
+
+// The order of the table, in which the next step needs what is updated, but for chunks that come from a disk
+// to a GPU: they stand at the end of the table and would leave the disk idle while all others pass over the
+// link. So one follows every few of the link's, about as often as a disk delivers them. Too often costs
+// nothing while the disk is what the step waits for.
+std::vector<int> update_order(const UnitTable& units, bool far_host) {
+  constexpr int kLinkPerDisk = 8;
+  std::vector<int> order, from_disk;
+  const auto on_disk = [&](int c) { return far_host && units.chunks[size_t(c)].tier == Tier::disk; };
+  for (int c = 0; c < int(units.chunks.size()); ++c)
+    if (on_disk(c)) from_disk.push_back(c);
+  size_t next = 0;
+  int passed = 0;
+  for (int c = 0; c < int(units.chunks.size()); ++c) {
+    if (on_disk(c)) continue;
+    order.push_back(c);
+    passed += units.chunks[size_t(c)].moves;
+    if (passed < kLinkPerDisk || next == from_disk.size()) continue;
+    order.push_back(from_disk[next++]);
+    passed = 0;
+  }
+  order.insert(order.end(), from_disk.begin() + ptrdiff_t(next), from_disk.end());
+  return order;
+}
+
+// One chunk on its way in and one on its way out must always have room.
+bool has_room(int live, int64_t used, int64_t more, int64_t window) {
+  constexpr int kLeast = 2;
+  return live < kLeast || used + more <= window;
+}
+
+}  // namespace
 
 OptimizerPlan::OptimizerPlan(const CompileInput& input, ProgramBuilder& builder)
     : input_(input),
       builder_(builder),
       layout_(input.units, input.policy, 0),
+      order_(update_order(input.units, input.policy.offload.far_host)),
       brought_(input.units.chunks.size()),
       sent_(input.units.chunks.size(), kNoRegion) {
-  for (int c = 0; c < int(input.units.chunks.size()); ++c) {
-    if (input.units.chunks[size_t(c)].moves) moving_.push_back(c);
+  for (const int c : order_) {
+    const StateChunk& chunk = input.units.chunks[size_t(c)];
+    if (chunk.moves && chunk.tier == Tier::disk) reads_.push_back(c);
+    if (chunk.moves && input.policy.offload.far_host) fetches_.push_back(c);
   }
 }
 
@@ -24,43 +60,46 @@ Instruction OptimizerPlan::instruction(Op op, Lane lane, int chunk, Moved moved)
   return in;
 }
 
-// One chunk on its way in and one on its way out must always have room.
-bool OptimizerPlan::fits(const StateChunk& chunk) const {
-  constexpr int kLeast = 2;
-  if (live_ < kLeast) return true;
-  const Offload& offload = input_.policy.offload;
-  const bool device = !offload.far_host || on_device_ + chunk.count <= offload.device_window;
-  const bool host = chunk.tier != Tier::disk || on_host_ + chunk.count <= offload.host_window;
-  return device && host;
-}
-
+// The disk runs ahead of the link: what it has brought waits on the host.
 void OptimizerPlan::bring_ahead() {
-  while (next_ < moving_.size() && fits(input_.units.chunks[size_t(moving_[next_])])) bring(moving_[next_++]);
+  const Offload& offload = input_.policy.offload;
+  const auto count = [&](int c) { return input_.units.chunks[size_t(c)].count; };
+  while (next_read_ < reads_.size() &&
+         has_room(live_on_host_, on_host_, count(reads_[next_read_]), offload.host_window))
+    read(reads_[next_read_++]);
+  while (next_fetch_ < fetches_.size() &&
+         has_room(live_on_device_, on_device_, count(fetches_[next_fetch_]), offload.device_window) &&
+         is_near(fetches_[next_fetch_]))
+    fetch(fetches_[next_fetch_++]);
 }
 
-void OptimizerPlan::bring(int c) {
-  const StateChunk& chunk = input_.units.chunks[size_t(c)];
+bool OptimizerPlan::is_near(int c) const {
+  return input_.units.chunks[size_t(c)].tier != Tier::disk || brought_[size_t(c)].on_host != kNoRegion;
+}
+
+void OptimizerPlan::read(int c) {
+  const RegionId on_host =
+      builder_.region(Purpose::staging, layout_.extent_bytes(StateStore::OnDisk::states, c), Tier::host);
+  Instruction in = instruction(Op::read, Lane::read, c, Moved::states);
+  in.target.region = brought_[size_t(c)].on_host = on_host;
+  builder_.add(std::move(in));
+  on_host_ += input_.units.chunks[size_t(c)].count;
+  ++live_on_host_;
+}
+
+void OptimizerPlan::fetch(int c) {
   Brought& brought = brought_[size_t(c)];
-  ++live_;
-  if (chunk.tier == Tier::disk) {
-    brought.on_host =
-        builder_.region(Purpose::staging, layout_.extent_bytes(StateStore::OnDisk::states, c), Tier::host);
-    Instruction in = instruction(Op::read, Lane::read, c, Moved::states);
-    in.target.region = brought.on_host;
-    builder_.add(std::move(in));
-    on_host_ += chunk.count;
-  }
-  if (!input_.policy.offload.far_host) return;
   brought.on_device = builder_.region(Purpose::staging, layout_.block_bytes(c));
   Instruction in = instruction(Op::fetch, Lane::fetch, c, Moved::states);
   in.source = brought.on_host;
   in.target.region = brought.on_device;
   builder_.add(std::move(in));
-  on_device_ += chunk.count;
+  on_device_ += input_.units.chunks[size_t(c)].count;
+  ++live_on_device_;
 }
 
 void OptimizerPlan::update_all() {
-  for (int c = 0; c < int(input_.units.chunks.size()); ++c) {
+  for (const int c : order_) {
     if (!input_.units.groups[size_t(input_.units.chunks[size_t(c)].group)].trainable) continue;
     if (input_.units.chunks[size_t(c)].by_cpu) {
       update_by_cpu(c);
@@ -118,19 +157,20 @@ void OptimizerPlan::update_by_cpu(int c) {
 void OptimizerPlan::send_back_states(int c) {
   const StateChunk& chunk = input_.units.chunks[size_t(c)];
   const Brought& brought = brought_[size_t(c)];
-  --live_;
   if (brought.on_device != kNoRegion) {
     Instruction in = instruction(Op::store, Lane::store, c, Moved::states);
     in.source = brought.on_device;
     in.target.region = brought.on_host;
     builder_.add(std::move(in));
     on_device_ -= chunk.count;
+    --live_on_device_;
   }
   if (brought.on_host == kNoRegion) return;
   Instruction in = instruction(Op::write, Lane::write, c, Moved::states);
   in.source = brought.on_host;
   builder_.add(std::move(in));
   on_host_ -= chunk.count;
+  --live_on_host_;
 }
 
 void OptimizerPlan::send_back_params(int c, RegionId made) {

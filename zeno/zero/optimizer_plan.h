@@ -34,8 +34,9 @@ class OptimizerPlan {
     RegionId on_host = kNoRegion, on_device = kNoRegion;
   };
   Instruction instruction(Op op, Lane lane, int chunk, Moved moved) const;
-  bool fits(const StateChunk& chunk) const;
-  void bring(int chunk);
+  bool is_near(int chunk) const;  // on the host, or on its way there
+  void read(int chunk);           // disk to host
+  void fetch(int chunk);          // host to device
   void update(int chunk);
   void update_by_cpu(int chunk);
   void send_back_states(int chunk);
@@ -43,16 +44,17 @@ class OptimizerPlan {
 
   const CompileInput& input_;
   ProgramBuilder& builder_;
-  StateStore layout_;             // only asked for sizes
-  std::vector<int> moving_;       // chunks to bring, in the order of updates
-  size_t next_ = 0;               // of them
+  StateStore layout_;                 // only asked for sizes
+  std::vector<int> order_;            // of updates
+  std::vector<int> reads_, fetches_;  // chunks to bring, in that order
+  size_t next_read_ = 0, next_fetch_ = 0;
   std::vector<Brought> brought_;  // by chunk
   // What the CPU made last, on its way up: kept apart, so that it goes on while the link is busy with states.
   static constexpr size_t kPublishing = 8;
   std::deque<RegionId> publishing_;
-  std::vector<RegionId> sent_;           // by chunk: gradients on the host
-  int live_ = 0;                         // chunks brought and not yet sent back
-  int64_t on_device_ = 0, on_host_ = 0;  // their elements in each window
+  std::vector<RegionId> sent_;                 // by chunk: gradients on the host
+  int live_on_device_ = 0, live_on_host_ = 0;  // chunks brought and not yet sent back
+  int64_t on_device_ = 0, on_host_ = 0;        // their elements
 };
 
 }  // namespace zeno::zero
