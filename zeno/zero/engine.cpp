@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "zeno/base/error.h"
+#include "zeno/base/host.h"
 #include "zeno/base/math.h"
 #include "zeno/base/rng.h"
 #include "zeno/device/copy.h"
@@ -156,9 +157,9 @@ Engine::Engine(nn::LayerList model, const EngineOptions& options, comm::World& w
   if (snapshot_) {
     snapshot_->allocate(ledger_, options.device);
     ledger_.take(Tier::host, Purpose::staging, snapshot_->size() * size_t(options.snapshot_copies));
-    const bool copies = snapshot_mode(options, units_) == Snapshot::Mode::copied;
-    snapshot_stream_.emplace(StreamOptions{
-        .device = copies ? options.device : Device{}, .name = "snapshot", .rank = world.rank()});
+    // Lanes of the host wait for the copy as well.
+    snapshot_stream_.emplace(
+        StreamOptions{.device = options.device, .name = "snapshot", .rank = world.rank(), .cpu_waits = true});
   }
   if (options.device.kind == Device::Kind::cuda) warm_up();
   store_.clear(executor_->compute());

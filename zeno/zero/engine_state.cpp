@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "zeno/base/error.h"
+#include "zeno/base/host.h"
 #include "zeno/base/rng.h"
 #include "zeno/device/device.h"
 #include "zeno/kernels/moment_cells.h"
@@ -275,7 +276,7 @@ void Engine::take_snapshot() {
   executor_->settle_on(*snapshot_stream_);
   snapshot_->copy(*snapshot_stream_);
   snapshot_taken_.record(*snapshot_stream_);
-  executor_->hold_updates(snapshot_taken_);
+  executor_->hold_updates(snapshot_taken_, [this] { snapshot_->await_release(); });
 }
 
 void Engine::refresh_params(int param, int64_t begin, int64_t end) {

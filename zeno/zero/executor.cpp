@@ -78,8 +78,8 @@ std::vector<double> graph_key(const StepInputs& inputs) {
   std::vector<double> key{inputs.loss_scale / double(std::max<int64_t>(1, inputs.valid_tokens))};
   for (const nn::Batch& batch : inputs.batches) {
     key.push_back(double(batch.valid_count));
-    key.push_back(
-        double(std::bit_ceil(uint64_t(batch.documents))));  // attention plans are made for powers of two
+    // Attention plans are made for powers of two, and others where nobody counts documents.
+    key.push_back(batch.documents == 0 ? 0 : double(std::bit_ceil(uint64_t(batch.documents))));
   }
   return key;
 }
@@ -211,6 +211,7 @@ void Executor::launch(const StepInputs& inputs) {
   } else {
     launch_range(0, constant_end_, inputs);
   }
+  if (until_read_) until_read_();
   for (Lane lane : {Lane::compute, Lane::update, Lane::store, Lane::write, Lane::host}) {
     if (streams_[size_t(lane)]) stream(lane).wait(state_read_);
   }

@@ -9,9 +9,11 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "zeno/comm/world.h"
@@ -70,8 +72,12 @@ class Executor {
   void launch(const StepInputs& inputs);
   // The same with the evaluation program, whose outcome is that of all steps since one that did not continue.
   void launch_evaluation(const StepInputs& inputs);
-  // The updates of the next step wait for `event`: somebody is reading the state.
-  void hold_updates(const Event& event) { state_read_ = event; }
+  // Somebody is reading the state: the updates of later steps wait for `event`, and are queued after
+  // `until_read` has returned.
+  void hold_updates(const Event& event, std::function<void()> until_read) {
+    state_read_ = event;
+    until_read_ = std::move(until_read);
+  }
   // Waits for the oldest step that was not waited for, and returns what came out. Throws the first error of
   // any lane.
   StepOutcome wait();
@@ -149,6 +155,7 @@ class Executor {
   std::array<Event, kLanes> lane_ends_;  // of the last step
   std::array<Event, kDepth> step_ends_;
   Event state_read_;
+  std::function<void()> until_read_;
   int64_t launched_ = 0, waited_ = 0;
   size_t constant_end_ = 0;  // instructions before it do not depend on learning rate, clip or loss scale
   Graph graph_;

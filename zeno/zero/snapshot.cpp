@@ -119,17 +119,16 @@ void Snapshot::allocate(Ledger& ledger, Device device) {
   buffer_ = Buffer(ledger, Tier::host, Purpose::staging, staging_bytes(),
                    [device](size_t bytes) { return allocate_pinned(device, bytes); });
   ledger.take(Tier::disk, Purpose::staging, layout_.head);
-  if (mode_ == Mode::streamed) reads_.emplace(StreamOptions{.device = device, .name = "snapshot reads"});
 }
 
 void Snapshot::copy(StreamRef stream) {
   if (mode_ == Mode::streamed) {
     extent_chunk_ = -1;
+    stream_ = stream;
     begun_.record(stream);
-    return stream.launch([this, mine = ++taken_](Workers&) {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return released_ >= mine; });
-    });
+    const std::scoped_lock lock(mutex_);
+    in_use_ = true;
+    return;
   }
   constexpr size_t kAtOnce = size_t(32) << 20;
   copied_.clear();
@@ -152,9 +151,14 @@ void Snapshot::copy(StreamRef stream) {
 void Snapshot::release() {
   {
     const std::scoped_lock lock(mutex_);
-    released_ = taken_;
+    in_use_ = false;
   }
   changed_.notify_all();
+}
+
+void Snapshot::await_release() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !in_use_; });
 }
 
 std::span<const std::byte> Snapshot::part(size_t begin, size_t end) {
@@ -172,7 +176,7 @@ std::span<const std::byte> Snapshot::part(size_t begin, size_t end) {
     read(i, skip, {to + (at - begin), bytes});
     at += bytes;
   }
-  reads_->synchronize();
+  stream_->synchronize();
   return {to, end - begin};
 }
 
@@ -185,7 +189,7 @@ void Snapshot::read(size_t i, size_t skip, std::span<std::byte> out) {
   if (const size_t lead = skip % size_t(size); lead != 0 || out.size() % size_t(size) != 0) {
     std::vector<std::byte> whole(round_up(lead + out.size(), size_t(size)));
     read(i, skip - lead, whole);
-    reads_->synchronize();
+    stream_->synchronize();
     std::memcpy(out.data(), whole.data() + lead, out.size());
     return;
   }
@@ -201,7 +205,7 @@ void Snapshot::read_cells(State state, int group, const Partition::Piece& piece,
   const Partition::Piece whole{piece.full - skip, piece.shard - skip, piece.count + skip};
   std::vector<MomentCell> cells(static_cast<size_t>(moment_cells(whole.count)));
   read_bytes(state, group, whole, reinterpret_cast<std::byte*>(cells.data()));
-  reads_->synchronize();
+  stream_->synchronize();
   std::vector<float> values(static_cast<size_t>(whole.count));
   decode_moments(cells.data(), state == State::first_moment ? StateRole::m : StateRole::v, values);
   std::memcpy(out.data(), values.data() + skip, out.size());
@@ -210,7 +214,7 @@ void Snapshot::read_cells(State state, int group, const Partition::Piece& piece,
 void Snapshot::read_bytes(State state, int group, const Partition::Piece& piece, std::byte* to) {
   for (const StateStore::Stretch& stretch : store_.stretches(state, group, piece)) {
     if (stretch.tier == Tier::device) {
-      copy_async(*reads_, to, stretch.data, stretch.bytes);
+      copy_async(*stream_, to, stretch.data, stretch.bytes);
     } else {
       const std::byte* from =
           stretch.tier == Tier::disk ? extent(stretch.chunk) + stretch.offset : stretch.data;

@@ -4,7 +4,7 @@
 //
 // The image is a copy in host memory, taken at once, so that training can go on; or, where host memory and
 // disks hold the states already, or moments are kept in eight bits, it is read from there piece by piece as
-// it is written, and the next update waits until release(). What is on disk as floats, once in all ranks
+// it is written, and nobody may change them until release(). What is on disk as floats, once in all ranks
 // together, need not be read: the file itself can be given away, and training goes on in another. Owns its
 // memory, booked as host staging. copy() is async; whoever changes the state next must wait for it. Thread
 // rule: one thread, except part(), give_file() and release(), which one other thread may call after copy().
@@ -54,8 +54,11 @@ class Snapshot {
   // With room for `copies` more, which somebody else keeps.
   void book(Ledger& ledger, int copies = 0) const;
   void allocate(Ledger& ledger, Device device);
-  // After everything queued on `stream`. Streamed: the stream goes on after release().
+  // The state as it is after everything queued on `stream`, which is then the snapshot's until release().
   void copy(StreamRef stream);
+  // Blocks while the image is read from the states themselves. The host waits, no stream does: what is read
+  // from a GPU is queued later, and must not stand behind a wait for its own end.
+  void await_release();
   // Bytes [begin, end) of the image, at most kPart of them, in order of calls; blocks until they are there.
   // They stay until the call after the next. Aligned to kDirectAlign when `begin` is.
   static constexpr size_t kPart = size_t(8) << 20;
@@ -93,13 +96,13 @@ class Snapshot {
     Event done;
   };
   std::vector<Copied> copied_;
-  Event begun_;            // streamed: the state is that of the snapshot
-  int extent_chunk_ = -1;  // the chunk whose states are in memory
-  std::optional<Stream> reads_;
+  Event begun_;                      // streamed: the state is that of the snapshot
+  int extent_chunk_ = -1;            // the chunk whose states are in memory
+  std::optional<StreamRef> stream_;  // streamed: for what is on a device
   size_t turn_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
-  int64_t taken_ = 0, released_ = 0;  // images, counted
+  bool in_use_ = false;  // streamed: between copy() and release()
 };
 
 }  // namespace zeno::zero
