@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "mpi_collectives.h"
+#include "zeno/base/host.h"
 #include "zeno/comm/reduce_tree.h"
 #include "zeno/comm/world.h"
 

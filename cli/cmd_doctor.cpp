@@ -14,6 +14,7 @@
 #include "cli/commands.h"
 #include "zeno/base/cache_folder.h"
 #include "zeno/base/file.h"
+#include "zeno/base/host.h"
 #include "zeno/base/log.h"
 #include "zeno/comm/world.h"
 #include "zeno/device/device.h"

@@ -12,6 +12,7 @@
 #include "cli/plan_question.h"
 #include "cli/plan_sweep.h"
 #include "zeno/base/error.h"
+#include "zeno/base/host.h"
 #include "zeno/base/quantity.h"
 #include "zeno/base/workers.h"
 #include "zeno/device/device.h"

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <thread>
 #include <utility>
 
 #include "zeno/base/error.h"
+#include "zeno/base/host.h"
 #include "zeno/base/workers.h"
 #include "zeno/data/tokenizer/folder.h"
 #include "zeno/data/tokenizer/pipeline.h"
@@ -52,8 +52,7 @@ Encoding Tokenizer::encode_with_spans(std::string_view text, EncodeOptions optio
 std::vector<std::vector<int32_t>> Tokenizer::encode_all(std::span<const std::string_view> texts,
                                                         EncodeOptions options) const {
   std::vector<std::vector<int32_t>> ids(texts.size());
-  const size_t cores = std::max(1u, std::thread::hardware_concurrency());
-  Workers workers(int(std::clamp<size_t>(texts.size(), 1, cores)));
+  Workers workers(int(std::clamp<size_t>(texts.size(), 1, size_t(available_cores()))));
   workers.for_each(int64_t(texts.size()),
                    [&](int64_t i, int) { ids[size_t(i)] = encode(texts[size_t(i)], options); });
   return ids;

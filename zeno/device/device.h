@@ -28,12 +28,6 @@ struct LibraryMemory {
 };
 LibraryMemory library_memory(Device::Kind kind);
 
-// Cores this process may use (its affinity mask), at least 1.
-int available_cores();
-// What one of several ranks on this machine may use of them, at least 1.
-int share_of_cores(int local_ranks);
-// Bytes of memory the machine has available now.
-size_t available_host_memory();
 std::string describe(Device device);
 
 }  // namespace zeno

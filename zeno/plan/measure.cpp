@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "zeno/base/error.h"
+#include "zeno/base/host.h"
 #include "zeno/base/log.h"
 #include "zeno/kernels/cuda/matmul_plans.h"
 #include "zeno/plan/measure_bench.h"

@@ -5,6 +5,7 @@
 #include <functional>
 #include <vector>
 
+#include "zeno/base/host.h"
 #include "zeno/device/buffer.h"
 #include "zeno/device/stream.h"
 #include "zeno/tensor/tensor.h"

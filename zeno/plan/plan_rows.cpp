@@ -6,6 +6,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "zeno/base/host.h"
 #include "zeno/base/workers.h"
 #include "zeno/device/device.h"
 #include "zeno/plan/estimate.h"

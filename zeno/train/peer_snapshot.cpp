@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "zeno/base/error.h"
+#include "zeno/base/host.h"
 #include "zeno/base/log.h"
 #include "zeno/checkpoint/state_file.h"
 #include "zeno/device/device.h"

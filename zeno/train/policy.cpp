@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "zeno/base/error.h"
+#include "zeno/base/host.h"
 #include "zeno/base/log.h"
 #include "zeno/base/quantity.h"
 #include "zeno/checkpoint/manifest.h"
@@ -165,7 +166,9 @@ plan::MemoryLimits memory_limits(const RunConfig& run, Device device, int local_
   const auto given = [](const std::string& size, size_t otherwise) {
     return size.empty() ? otherwise : size_t(parse_bytes(size).value());
   };
-  const size_t host = given(run.host_mem, available_host_memory()) / size_t(local_size);
+  // Beside what is planned the process has its code, its heap and the tables of its pages.
+  const size_t free_host = available_host_memory();
+  const size_t host = given(run.host_mem, free_host - free_host / 50) / size_t(local_size);
   if (device.kind == Device::Kind::cpu) return {given(run.device_mem, host), host};
   const int devices = device_count(device.kind), sharing = (local_size + devices - 1) / devices;
   // The plan counts the context, which exists already; a little is left for what nobody counts.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "zeno/base/file.h"
+#include "zeno/base/host.h"
 #include "zeno/base/log.h"
 #include "zeno/kernels/cuda/matmul_plans.h"
 #include "zeno/model/adapter_weights.h"

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "zeno/base/error.h"
+#include "zeno/base/host.h"
 #include "zeno/base/math.h"
 #include "zeno/device/copy.h"
 #include "zeno/device/device.h"

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "zeno/base/error.h"
+#include "zeno/base/host.h"
 #include "zeno/base/log.h"
 #include "zeno/base/workers.h"
 #include "zeno/data/dataset/cache.h"
@@ -205,7 +205,7 @@ bool prepare_dataset(const DatasetSpec& spec, const BuildProgress& progress, int
   try {
     lock.clear(true);
     remove_unfinished_caches(identity.folder.parent_path());
-    if (threads <= 0) threads = int(std::max(1u, std::thread::hardware_concurrency()));
+    if (threads <= 0) threads = available_cores();
     Builder builder(spec, files, identity.folder, threads);
     builder.run(progress);
     log_report(builder.commit(identity.text), identity.folder);

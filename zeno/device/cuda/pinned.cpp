@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "zeno/base/error.h"
+#include "zeno/base/host.h"
 #include "zeno/base/math.h"
 #include "zeno/device/cores.h"
 #include "zeno/device/cuda/memory.h"
