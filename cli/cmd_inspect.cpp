@@ -138,6 +138,12 @@ void run(const std::string& path) {
   if (file_exists(Path(path) / checkpoint::kManifestName) || checkpoint::step_of(name))
     return show_checkpoint(path);
   if (checkpoint::find_deepspeed(path)) return show_deepspeed(path);
+  if (const Path adapter = Path(path) / "adapter_model.safetensors"; file_exists(adapter))
+    return show_safetensors(adapter);
+  const std::vector<Path> inside = checkpoint::list_checkpoints(path);
+  require(inside.empty(), ErrorKind::usage,
+          "[inspect] {}: holds {} checkpoint{}, expected one; give its folder, the newest is {}", path,
+          inside.size(), inside.size() == 1 ? "" : "s", inside.empty() ? "" : inside.front().string());
   show_model(path);
 }
 

@@ -15,6 +15,7 @@
 #include "zeno/model/config.h"
 #include "zeno/train/config_resolve.h"
 #include "zeno/train/peer_folder.h"
+#include "zeno/train/policy.h"
 #include "zeno/train/resume.h"
 #include "zeno/train/supervisor.h"
 #include "zeno/train/trainer.h"
@@ -34,11 +35,17 @@ std::vector<Path> checkpoints_anywhere(const train::RunConfig& run) {
 void print_effective(train::ParsedConfig parsed) {
   const train::TrainConfig& config = parsed.config;
   const int64_t ranks = std::max<int64_t>(config.run.ranks, comm::launch_info().size);
-  if (!config.run.choose && config.batch.train_batch + config.batch.micro_batch > 0)
+  const auto batch_open = [&](const char* key) { return !parsed.from_file || parsed.is_auto(key); };
+  if (!config.run.choose && (config.batch.train_batch + config.batch.micro_batch > 0 ||
+                             batch_open("train_batch_size") || batch_open("train_micro_batch_size_per_gpu")))
     train::resolve_batch(parsed, ranks);
   if (!config.run.model.empty()) {
     const model::ModelConfig model = model::load_config(config.run.model);
     train::resolve_model(parsed, model.hidden, model.layers);
+    if (config.run.seq_len == 0) {
+      parsed.config.run.seq_len = train::sequence_length(config.run, model.max_positions);
+      parsed.derive("zeno.seq_len", "what the model takes, at most 1024");
+    }
   }
   fmt::print("{}", train::print_config(parsed));
 }

@@ -2,6 +2,7 @@
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -28,18 +29,32 @@ void require_utf8(int argc, char** argv) {
                   "argument {} ({}) is not UTF-8; rename the file or folder", i, argv[i]);
 }
 
+// ", did you mean --model"; empty where nothing is near.
+std::string nearest_flag(const CLI::App& command, const std::string& unknown) {
+  const std::string name = unknown.substr(0, unknown.find('='));
+  const auto distance = [&](const CLI::Option* option) {
+    return zeno::train::edit_distance(option->get_name(), name);
+  };
+  const std::vector<const CLI::Option*> options = command.get_options();
+  const auto nearest = std::ranges::min_element(options, {}, distance);
+  const bool near = nearest != options.end() && distance(*nearest) <= 2;
+  return near ? fmt::format(", did you mean {}", (*nearest)->get_name()) : "";
+}
+
 // "unknown command trian, did you mean train; see `zeno --help`"
 std::string mistake_in(const CLI::App& app, const CLI::ParseError& error, const std::string& first) {
-  std::string command = "zeno", unknown;
+  std::string command = "zeno", unknown, near;
   for (const CLI::App* used : app.get_subcommands()) {
     command += " " + used->get_name();
     for (const std::string& word : used->remaining()) {
-      if (unknown.empty() && word.starts_with('-')) unknown = word;
+      if (!unknown.empty() || !word.starts_with('-')) continue;
+      unknown = word;
+      near = nearest_flag(*used, word);
     }
   }
   std::string text = error.what();
   if (error.get_exit_code() == int(CLI::ExitCodes::ExtrasError) && !unknown.empty())
-    text = "unknown flag " + unknown;
+    text = fmt::format("unknown flag {}{}", unknown, near);
   if (app.get_subcommands().empty() && !first.empty()) {
     text = fmt::format("unknown {} {}", first.starts_with('-') ? "flag" : "command", first);
     for (const CLI::App* known : app.get_subcommands({})) {

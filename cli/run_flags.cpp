@@ -35,7 +35,7 @@ void RunFlags::add_to(CLI::App& app) {
     };
     if (key.type == train::KeyType::boolean) {
       app.add_flag_function(
-          key.flag, [record](int64_t) { record("true"); }, key.note);
+          key.flag, [record](int64_t count) { record(count > 0 ? "true" : "false"); }, key.note);
     } else if (key.type == train::KeyType::texts) {
       app.add_option_function<std::vector<std::string>>(
           key.flag,

@@ -192,8 +192,25 @@ TEST_F(Cli, PrintConfigShowsWhatAutoBecomes) {
   EXPECT_EQ(value_of("zero_optimization.reduce_bucket_size"), "1024") << shown;  // hidden 32, squared
 }
 
+// A flag wins over the file in both directions, and what is found only when the run begins is told as well.
+TEST_F(Cli, FlagsMaySayFalseAndWhatTheyOverrideIsNamed) {
+  const auto config = dir_.write("ds.json",
+                                 "{\"zero_optimization\": {\"stage\": 1, \"overlap_comm\": true}, "
+                                 "\"train_batch_size\": 8, \"train_micro_batch_size_per_gpu\": 2, "
+                                 "\"gradient_accumulation_steps\": 4}");
+  const std::string flags = "--steps 1 --micro-batch 4 --overlap-comm=false --config " + config.string();
+  const std::string shown = train("--print-config " + flags).output;
+  const size_t at = shown.find("zero_optimization.overlap_comm");
+  ASSERT_NE(at, std::string::npos) << shown;
+  EXPECT_NE(shown.substr(at, 100).find("false"), std::string::npos) << shown;
+  const CommandResult run = train(flags + " --out " + path("overridden"));
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_NE(run.output.find("train_batch_size: overridden by the flags"), std::string::npos) << run.output;
+}
+
 TEST_F(Cli, UsageErrorsAreTwo) {
-  expect_failure(zeno("train --modle x"), 2, {"--modle"});
+  expect_failure(zeno("train --modle x"), 2, {"--modle", "did you mean --model"});
+  expect_failure(zeno("train --step=3"), 2, {"--step=3", "did you mean --steps"});
   expect_failure(zeno("frobnicate"), 2, {"unknown command frobnicate"});
   expect_failure(zeno("trian --model x"), 2, {"unknown command trian", "did you mean train"});
   expect_failure(train("--stage 4 --out " + path("o")), 2, {"--stage"});

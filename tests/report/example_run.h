@@ -112,9 +112,6 @@ inline train::ReportData example_run(int64_t steps, int ranks) {
   data.events = {{steps / 2, train::ReportEvent::Kind::checkpoint, "saved to runs/answers/step_200"},
                  {steps * 3 / 5, train::ReportEvent::Kind::spike, "loss 3.1 is 8 deviations above its mean"},
                  {steps, train::ReportEvent::Kind::checkpoint, "best eval loss 0.976"}};
-  data.samples = {
-      {"How many legs does a spider have?", "legs legs the of", "A spider has eight legs.", "eight"},
-      {"What is 7 plus 5?", "7 7 7", "7 plus 5 is 12.", "12"}};
   data.advice =
       "Computation bounds the step: 91 % of it. 1.2 GiB of 8 GiB are in use: a larger micro-batch, "
       "--micro-batch 2 "

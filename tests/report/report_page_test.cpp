@@ -90,7 +90,6 @@ ReportData hostile_run() {
   data.title = data.command = data.model = data.machine = data.made = bad;
   data.settings = {{bad, bad, bad}};
   data.events = {{10, ReportEvent::Kind::warning, bad}};
-  data.samples = {{bad, bad, bad, bad}};
   data.result.status = data.result.out_folder = data.result.weights_hash = bad;
   for (TimelineSpan& span : data.timeline.spans) span.name += bad;
   for (TimelineSpan& span : data.timeline.waits) span.name += bad;

@@ -298,6 +298,8 @@ TEST(Resolve, ValuesThatNothingLooksAtAreNamed) {
        "zero_optimization: {offload_optimizer: {device: 'auto', nvme_path: '/d'}}"},
       {"zero_optimization: {offload_optimizer: {nvme_path: '/d'}}",
        "zero_optimization: {offload_optimizer: {nvme_path: '/d'}}, zeno: {auto: true}"},
+      {"zeno: {order: 'horizontal', reproducible: true}", "zeno: {order: 'vertical', reproducible: true}"},
+      {"sparse_gradients: true, zeno: {device: 'cuda'}", "sparse_gradients: true, zeno: {device: 'cpu'}"},
       {"zeno: {eval_max_samples: 9}", "zeno: {eval_max_samples: 9, eval_split: 0.1}"},
       {"zeno: {best_metric: 'accuracy'}", "zeno: {best_metric: 'accuracy', eval_split: 0.1}"},
       {"zeno: {early_stopping_delta: 0.1, eval_split: 0.1}",

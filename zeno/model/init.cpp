@@ -94,7 +94,7 @@ void init_folder(const InitOptions& options, const InitTexts& texts, const Path&
   const bool taken =
       file_exists(folder / checkpoint::kWeightsName) || file_exists(folder / checkpoint::kIndexName);
   require(!taken || options.overwrite, ErrorKind::usage,
-          "[init] {} already holds a model; choose another folder or remove it", folder.string());
+          "[init] {} already holds a model; choose another folder, or give --overwrite", folder.string());
   const std::vector<nn::Parameter> table = parameter_table(build_layers(config, 1));
   make_folders(folder);
   if (!texts.tokenizer_json.empty()) {

@@ -47,7 +47,7 @@ void add_optimizer_params(TableBuilder& table) {
   table.refused("maximize", boolean, "false", "not implemented");
   table.refused("nesterov", boolean, "false", "not implemented");
   table.refused("dampening", number, "0", "not implemented");
-  table.refused("fp32_optimizer_states", boolean, "true", "optimizer state is fp32");
+  table.refused("fp32_optimizer_states", boolean, "true", "use zeno.state_dtype (--state-dtype bf16)");
   for (const char* name : {"fused", "foreach", "capturable", "differentiable", "set_grad_none"}) {
     table.no_effect(name, boolean, "null", "the update is one fused pass already");
   }

@@ -7,7 +7,8 @@ namespace {
 
 using enum KeyType;
 using enum KeyStatus;
-constexpr std::string_view kMetrics = "metrics go to metrics.jsonl (--log)";
+constexpr std::string_view kMetrics =
+    "metrics always go to metrics.jsonl, metrics.csv and tensorboard/ in out";
 constexpr std::string_view kTrace = "use --trace for times and metrics.jsonl for rates";
 
 void add_monitors(TableBuilder& table) {
@@ -52,7 +53,7 @@ void add_profilers(TableBuilder& table) {
   table.warned("wall_clock_breakdown", boolean, "false", kTrace);
   table.warned("memory_breakdown", boolean, "false", "the memory plan is printed before the first step");
   table.warned("dump_state", boolean, "false", "use --print-config");
-  table.warned("log_level", text, "null", "levels are chosen on the command line");
+  table.warned("log_level", text, "null", "there is one level");
 }
 
 void add_io(TableBuilder& table) {

@@ -73,8 +73,9 @@ void add_bf16(TableBuilder& table) {
   table.no_effect("immediate_grad_update", boolean, "false",
                   "gradients are accumulated as they are produced");
   table.warned("check_grad_overflow", boolean, "true", "overflow is checked in every dtype");
-  table.refused("bf16_master_weights_and_grads", boolean, "false", "master weights are fp32");
-  table.refused("bf16_optimizer_states", boolean, "false", "optimizer state is fp32");
+  table.refused("bf16_master_weights_and_grads", boolean, "false",
+                "use zeno.state_dtype (--state-dtype bf16)");
+  table.refused("bf16_optimizer_states", boolean, "false", "use zeno.state_dtype (--state-dtype bf16)");
   constexpr std::string_view kNoScale = "bf16 needs no loss scale: the key belongs in fp16";
   table.warned("auto_cast", boolean, "null", kNoScale);
   table.warned("loss_scale", number, "null", kNoScale);

@@ -67,7 +67,7 @@ void add_run(TableBuilder& table) {
   table.key<kRun, &RunConfig::model>("model", "folder of the model").set_flag("--model");
   table.key<kRun, &RunConfig::data>("data", "training files").set_flag("--data");
   table.key<kRun, &RunConfig::out>("out", "folder for the result").set_flag("--out");
-  table.key<kRun, &RunConfig::seq_len>("seq_len", "tokens per sample; 0: the model's")
+  table.key<kRun, &RunConfig::seq_len>("seq_len", "tokens per sample; 0: what the model takes, at most 1024")
       .range(0)
       .set_flag("--seq-len");
   table.key<kRun, &RunConfig::steps>("steps", "optimizer steps; 0: by epochs")

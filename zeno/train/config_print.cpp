@@ -39,7 +39,7 @@ std::string print_config(const ParsedConfig& parsed) {
     out += fmt::format("{:<{}}  {:<{}}  {}\n", line.key, key_width, line.value, value_width, line.origin);
   }
   append_list(out, "warnings", parsed.warnings);
-  append_list(out, "accepted, changes nothing", parsed.notes);
+  append_list(out, "notes", parsed.notes);
   return out;
 }
 

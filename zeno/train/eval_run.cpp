@@ -22,6 +22,7 @@ EvalRecord evaluate_rank(ParsedConfig parsed, comm::World& world) {
   const model::ModelConfig model = model::load_config(config.run.model);
   config.data.shuffle = false;
   config.data.neftune_alpha = 0;
+  if (config.run.data.empty()) config.run.data = config.eval.data;
   config.eval = {};
   if (config.batch.micro_batch == 0 && config.batch.train_batch == 0) config.batch.micro_batch = 4;
   resolve_batch(parsed, world.size());

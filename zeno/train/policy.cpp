@@ -155,10 +155,10 @@ zero::EngineOptions engine_options(const TrainConfig& config, int64_t seq_len, D
 Device device_of(const RunConfig& run, int local_rank) {
   const int gpus = device_count(Device::Kind::cuda);
   if (run.device == RunDevice::cpu || (run.device == RunDevice::automatic && gpus == 0)) return {};
-  require(gpus > 0, ErrorKind::usage,
-          "[train] --device cuda: got no GPU, expected at least one that this build can use; use --device "
-          "cpu, or check "
-          "the driver with nvidia-smi");
+  require(
+      gpus > 0, ErrorKind::usage,
+      "[train] --device cuda: got no GPU, expected at least one that this build can use; use --device cpu, "
+      "or see what zeno doctor says of it");
   return {Device::Kind::cuda, local_rank % gpus};
 }
 

@@ -69,10 +69,6 @@ struct ReportEvent {
   std::string text;
 };
 
-struct ReportSample {
-  std::string question, before, after, expected;  // any but the question may be empty
-};
-
 struct ReportResult {
   std::string status = "finished";  // "finished", "stopped early at step 120", "interrupted"
   std::string weights_hash, out_folder;
@@ -93,7 +89,6 @@ struct ReportData {
   uint64_t memory_limit = 0;       // device bytes a rank may use; 0: none known
   Timeline timeline;
   std::vector<ReportEvent> events;
-  std::vector<ReportSample> samples;
   ReportResult result;
   std::string advice;  // one paragraph
 };

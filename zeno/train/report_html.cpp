@@ -105,7 +105,6 @@ std::string report_html(const ReportData& data) {
     out += table_section("advice", "Advice", fmt::format("<p>{}</p>", html_text(data.advice)));
   out += "<noscript><p>The drawings need JavaScript; all numbers are in the tables.</p></noscript>\n";
   out += curves_section(data) + memory_section(data) + timeline_section(data);
-  if (!data.samples.empty()) out += table_section("samples", "Answers before and after", sample_table(data));
   if (!data.events.empty()) out += table_section("events", "Events", event_table(data));
   if (!data.settings.empty()) {
     out += fmt::format(

@@ -167,18 +167,6 @@ std::string timeline_table(const Timeline& timeline) {
   return to_html(lanes) + to_html(longest);
 }
 
-std::string sample_table(const ReportData& data) {
-  const bool expected =
-      std::any_of(data.samples.begin(), data.samples.end(), [](auto& s) { return !s.expected.empty(); });
-  Table table{"", {"question", "before", "after"}, {}, true};
-  if (expected) table.head.push_back("expected");
-  for (const ReportSample& s : data.samples) {
-    table.rows.push_back({s.question, s.before, s.after});
-    if (expected) table.rows.back().push_back(s.expected);
-  }
-  return to_html(table);
-}
-
 std::string event_table(const ReportData& data) {
   constexpr std::string_view kNames[] = {"note", "checkpoint", "warning", "spike", "early stop"};
   Table table{"", {"step", "kind", "what"}, {}, true};

@@ -13,7 +13,6 @@ std::string curve_table(const ReportData& data);  // some steps, evenly spread
 std::string eval_table(const ReportData& data);
 std::string memory_table(const ReportData& data, Tier tier);
 std::string timeline_table(const Timeline& timeline);
-std::string sample_table(const ReportData& data);
 std::string event_table(const ReportData& data);
 std::string setting_table(const ReportData& data);
 

@@ -329,6 +329,8 @@ void check_run(const TrainConfig& config, const model::ModelConfig& model, int64
           "another "
           "folder",
           run.out, tuning.lora ? "an adapter" : "a model");
+  if (file_exists(Path(run.out) / same) && run.resume.empty() && log_rank() <= 0)
+    log_warning("[train] --out {}: the result of an earlier run is there; this one will replace it", run.out);
   model::build_layers(model, seq, tuning);
   device_of(run, local_rank);
 }
@@ -343,6 +345,7 @@ RunSummary train_rank(ParsedConfig parsed, comm::World& world) {
               parsed.given("zero_optimization.stage"),
           ErrorKind::usage, "[train] --auto with --peer-snapshot: got no stage, expected one; give --stage");
   const model::ModelConfig model = model::load_config(parsed.config.run.model);
+  const size_t told = parsed.warnings.size();  // by the command line
   PeerFolder memory(parsed.config.run, world);
   zero::Policy policy;
   zero::apply_stage(policy, parsed.config.zero.stage);
@@ -366,6 +369,8 @@ RunSummary train_rank(ParsedConfig parsed, comm::World& world) {
   const RunData data = open_run_data(config, model.vocab, seq, world, build_progress(world.rank()));
   const int64_t steps = total_steps(run, data.train());
   resolve_steps(parsed, steps);
+  for (size_t i = told; world.rank() == 0 && i < parsed.warnings.size(); ++i)
+    log_warning("{}", parsed.warnings[i]);
   RunEngine engine = make_engine(config, model, seq, world);
   log_info(
       "{} parameters, {} trained; {} rank{}, stage {}; {} steps of {}×{}×{} tokens per rank, {:.2f} epochs; "

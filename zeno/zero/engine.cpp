@@ -87,8 +87,9 @@ Snapshot::Mode snapshot_mode(const EngineOptions& options, const UnitTable& unit
   const bool coded = options.policy.moments == DType::u8;
   require(options.snapshot_copies == 0 || (!on_disk && !coded), ErrorKind::usage,
           "[engine] --peer-snapshot: got optimizer states {}, expected them in memory and in floats; use "
-          "--save-every, or keep them on the host with --offload-optimizer cpu",
-          on_disk ? "on disk" : "in eight bits");
+          "--save-every, or {}",
+          on_disk ? "on disk" : "in eight bits",
+          on_disk ? "keep them on the host with --offload-optimizer cpu" : "leave out --moment-dtype 8bit");
   return (away || coded) && options.snapshot_copies == 0 ? Snapshot::Mode::streamed : Snapshot::Mode::copied;
 }
 

@@ -13,7 +13,14 @@ namespace {
 
 class Handle {
  public:
-  Handle() { check_cudnn(cudnnCreate(&raw_), "create handle"); }
+  Handle() {
+    // Before 9.6 sums of query gradients had to be cleared by the caller.
+    constexpr size_t kOldest = 90600;
+    require(cudnnGetVersion() >= kOldest, ErrorKind::usage,
+            "[attention] cuDNN: got version {}, expected {} or later; install a newer one", cudnnGetVersion(),
+            kOldest);
+    check_cudnn(cudnnCreate(&raw_), "create handle");
+  }
   ~Handle() { cudnnDestroy(raw_); }
   Handle(const Handle&) = delete;
   cudnnHandle_t raw() const { return raw_; }
