@@ -128,8 +128,8 @@ void show_safetensors(const Path& path) {
 }
 
 void run(const std::string& path) {
-  require(std::filesystem::exists(path), ErrorKind::usage, "[inspect] {}: there is no such file or folder",
-          path);
+  require(std::filesystem::exists(path), ErrorKind::data,
+          "[inspect] {}: there is no such file or folder; check the path", path);
   if (file_exists(path))
     return path.ends_with(".safetensors") ? show_safetensors(path) : show_torch_file(path);
   require(std::filesystem::is_directory(path), ErrorKind::usage,

@@ -30,6 +30,7 @@ Prompt parse_line(const std::string& line, const std::string& where) {
 }  // namespace
 
 std::vector<Prompt> read_prompts(const Path& file) {
+  require(file_exists(file), ErrorKind::data, "[generate] {}: no such file; check the path", file.string());
   std::istringstream lines(read_file(file));
   std::vector<Prompt> prompts;
   int64_t number = 0;

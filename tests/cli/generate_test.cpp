@@ -131,6 +131,7 @@ TEST_F(GenerateCli, SaysWhatIsWrong) {
   expect_failure(generate("--prompt x --batch 0"), 2, {"--batch: got 0, expected a number above 0"});
   expect_failure(generate("--prompt x --seed -1"), 2, {"--seed: got -1, expected a number from 0 on"});
   expect_failure(generate("--prompt x --top-k many"), 2, {"--top-k"});
+  expect_failure(generate("--prompt-file " + path("nowhere")), 3, {"nowhere", "no such file"});
   expect_failure(generate("--prompt x --chat --chat-template nothing"), 2, {"nothing"});
   expect_failure(generate("--prompt x --chat --chat-date 2023-02-29"), 2, {"--chat-date", "2023-02-29"});
   expect_failure(generate("--prompt " + std::string(80, 'x')), 2, {"80 tokens", "64", "context"});
