@@ -37,6 +37,8 @@ plan::AdviceQuestion question_of(const PlanQuestion& q, const PlanFlags& flags) 
   const auto next_larger = [&q] {
     model::ModelConfig deeper = q.subject.model;
     deeper.layers *= 2;
+    deeper.windows.insert(deeper.windows.end(), q.subject.model.windows.begin(),
+                          q.subject.model.windows.end());
     return model::build_layers(deeper, q.options.shape.seq, train::tuning_of(q.parsed.config));
   };
   // A batch of a step that was said stays; its cut into micro-batches is free unless that was said too.

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/command.h"
+#include "tests/support/mpirun.h"
 #include "tests/support/temp_dir.h"
 #include "zeno/device/device.h"
 
@@ -95,9 +96,8 @@ TEST_F(Cli, EveryStageAndLauncherGivesTheSameBits) {
     ASSERT_EQ(run.exit_code, 0) << run.output;
     hashes.push_back(hash(out));
   }
-  const CommandResult mpi =
-      run_command("mpirun --allow-run-as-root --oversubscribe -n 2 " + kZeno + " train " + base() +
-                  " --steps 3" + " --stage 3 --dtype bf16 --out " + path("mpi"));
+  const CommandResult mpi = run_command(mpirun(2) + kZeno + " train " + base() + " --steps 3" +
+                                        " --stage 3 --dtype bf16 --out " + path("mpi"));
   ASSERT_EQ(mpi.exit_code, 0) << mpi.output;
   hashes.push_back(hash("mpi"));
   EXPECT_EQ(std::count(hashes.begin(), hashes.end(), hashes[0]), 5);

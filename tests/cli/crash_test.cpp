@@ -17,6 +17,7 @@
 
 #include "tests/support/cli_runs.h"
 #include "tests/support/job.h"
+#include "tests/support/mpirun.h"
 
 namespace zeno::test {
 namespace {
@@ -27,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 using nlohmann::json;
 
 constexpr int kRanks = 2;
-const std::string kMpirun = "mpirun --allow-run-as-root --oversubscribe -n " + std::to_string(kRanks) + " ";
+const std::string kMpirun = mpirun(kRanks);
 // The launcher ends the other ranks at once instead of a second or two later.
 const std::string kAtOnce = "--mca odls_base_sigkill_timeout 0 ";
 
@@ -172,9 +173,8 @@ TEST_F(Crash, ThreadsToProcesses) {
       if (!ZENO_FULL_TESTS && stage != 2) continue;
       fs::remove_all(path("processes"));
       fs::copy(path("threads"), path("processes"), fs::copy_options::recursive);
-      const CommandResult result =
-          run_command("mpirun --allow-run-as-root --oversubscribe -n " + std::to_string(ranks) + " " +
-                      train("processes", "--steps 4 --resume auto --stage " + std::to_string(stage)));
+      const CommandResult result = run_command(
+          mpirun(ranks) + train("processes", "--steps 4 --resume auto --stage " + std::to_string(stage)));
       EXPECT_EQ(result.exit_code, 0) << result.output;
       EXPECT_NE(result.output.find("nothing is left to train"), std::string::npos) << result.output;
       EXPECT_EQ(outcome("processes"), expected) << "the hash of all weights, right after loading";

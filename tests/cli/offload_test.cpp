@@ -53,7 +53,9 @@ class OffloadCli : public CliRuns {
 
 TEST_F(OffloadCli, KilledAtAnyMoment) {
   const std::string setting = "--stage 2 --ranks 2 --steps 60 ";
+  const auto begin = Clock::now();
   expect_ok(train("whole", setting));
+  const double length_us = std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
   const std::vector<std::string> whole = outcome("whole");
   const std::string command = train("killed", setting + on_disk() + "--save-every 5 --resume auto");
   std::mt19937 random(3);
@@ -62,7 +64,8 @@ TEST_F(OffloadCli, KilledAtAnyMoment) {
   for (int attempt = 0; (kills < wanted || left == 0 || resumed == 0) && attempt < 4 * wanted; ++attempt) {
     const bool goes_on = fs::exists(path("killed/checkpoints"));
     Job job(command, path("log"));
-    const auto end = Clock::now() + std::chrono::microseconds(20'000 + random() % 250'000);
+    const double part = 0.1 + 1.3 * double(random()) / double(std::mt19937::max());
+    const auto end = Clock::now() + std::chrono::microseconds(int64_t(part * length_us));
     while (Clock::now() < end && !job.ended()) std::this_thread::sleep_for(1ms);
     if (!job.ended()) {
       kill(job.pid(), SIGKILL);

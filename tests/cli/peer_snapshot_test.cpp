@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "tests/support/cli_runs.h"
+#include "tests/support/mpirun.h"
 
 namespace zeno::test {
 namespace {
@@ -22,8 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using nlohmann::json;
-
-constexpr const char* kMpirun = "mpirun --allow-run-as-root --oversubscribe -n 2 bash -c ";
 
 class PeerSnapshot : public CliRuns {
  protected:
@@ -46,7 +45,7 @@ class PeerSnapshot : public CliRuns {
     const std::string command = "echo $$ > " + path("pid") + ".$OMPI_COMM_WORLD_RANK; exec " +
                                 train(out, more) + " --peer-snapshot --peer-snapshot-dir " +
                                 memory_.string() + "/host-$OMPI_COMM_WORLD_RANK";
-    return kMpirun + ("'" + command + "'");
+    return mpirun(2) + "bash -c '" + command + "'";
   }
   int64_t lines_of(const std::string& file) const {
     std::ifstream in(file);

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "tests/support/cli_runs.h"
+#include "tests/support/mpirun.h"
 
 namespace zeno::test {
 namespace {
@@ -20,8 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
-
-constexpr const char* kMpirun = "mpirun --allow-run-as-root --oversubscribe -n ";
 
 std::string text_of(const fs::path& path) {
   std::ifstream file(path);
@@ -139,7 +138,7 @@ TEST_F(Supervise, AKilledRunEndsWithTheSameBits) {
 
 TEST_F(Supervise, AKilledRankOfALauncherRestartsTheJob) {
   ASSERT_EQ(run_command(train("whole", "--ranks 2 --steps 400")).exit_code, 0);
-  Job job(train("killed", std::string("--max-restarts 2 --launcher '") + kMpirun + "2' " + kRun),
+  Job job(train("killed", std::string("--max-restarts 2 --launcher '") + mpirun(2) + "' " + kRun),
           path("log"));
   ASSERT_TRUE(wait_for([&] { return saved("killed", 40); })) << job.log();
   const std::vector<pid_t> ranks = children_of(job.run(1));
@@ -187,7 +186,7 @@ TEST_F(Supervise, WhatCannotBeSupervisedIsRefused) {
 }
 
 TEST_F(Supervise, ASignalIsPassedOnOnceAndTheRunEndsWell) {
-  for (const std::string& launcher : {std::string(), std::string(" --launcher '") + kMpirun + "2'"}) {
+  for (const std::string& launcher : {std::string(), std::string(" --launcher '") + mpirun(2) + "'"}) {
     const std::string out = launcher.empty() ? "threads" : "processes";
     Job job(train(out, "--max-restarts 3 --steps 1000000 --save-every 10 --keep-last 2" + launcher),
             path(out + ".log"));
@@ -203,7 +202,7 @@ TEST_F(Supervise, ASignalIsPassedOnOnceAndTheRunEndsWell) {
 }
 
 TEST_F(Supervise, TheRunDiesWithItsSupervisor) {
-  for (const std::string& launcher : {std::string(), std::string(" --launcher '") + kMpirun + "2'"}) {
+  for (const std::string& launcher : {std::string(), std::string(" --launcher '") + mpirun(2) + "'"}) {
     const std::string out = launcher.empty() ? "threads" : "processes";
     Job job(train(out, "--max-restarts 3 --steps 1000000 --save-every 10" + launcher), path(out + ".log"));
     ASSERT_TRUE(wait_for([&] { return saved(out, 10); })) << job.log();
@@ -218,7 +217,7 @@ TEST_F(Supervise, TheRunDiesWithItsSupervisor) {
 
 // A rank that stands still: the others name it, with the operation and the unit, and write down what all did.
 TEST_F(Supervise, AStalledRankIsInTheFlightRecorderFile) {
-  Job job(train("out", std::string("--steps 1000000 --deadline 2 --launcher '") + kMpirun + "3'"),
+  Job job(train("out", std::string("--steps 1000000 --deadline 2 --launcher '") + mpirun(3) + "'"),
           path("log"));
   ASSERT_TRUE(wait_for([&] { return count(text_of(path("out/metrics.jsonl")), "\n") > 3; })) << job.log();
   const std::vector<pid_t> ranks = children_of(job.run(1));

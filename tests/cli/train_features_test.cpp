@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "tests/support/command.h"
+#include "tests/support/mpirun.h"
 #include "tests/support/temp_dir.h"
 
 namespace zeno::test {
@@ -185,8 +186,7 @@ TEST_F(TrainFeatures, SigtermSavesTheLastStateBesideTheBest) {
 
 // mpirun passes SIGUSR1 on to its processes, which agree on the step after which they stop.
 TEST_F(TrainFeatures, AnMpiJobSavesAndLeaves) {
-  const std::string command = "mpirun --allow-run-as-root --oversubscribe -n 2 " +
-                              train("--steps 1000000 --stage 2 --out " + path("out"));
+  const std::string command = mpirun(2) + train("--steps 1000000 --stage 2 --out " + path("out"));
   EXPECT_EQ(signal_while_training(command, "out", SIGUSR1), 0) << log();
   expect_continues("out");
 }

@@ -1,0 +1,15 @@
+// How tests start ranks as processes.
+#pragma once
+
+#include <string>
+
+namespace zeno::test {
+
+// "mpirun … -n 3 ", as words of a shell. Open MPI does not give back all its memory: sanitizers need not say
+// so.
+inline std::string mpirun(int ranks) {
+  return "env ASAN_OPTIONS=detect_leaks=0 mpirun --allow-run-as-root --oversubscribe -n " +
+         std::to_string(ranks) + " ";
+}
+
+}  // namespace zeno::test
