@@ -35,10 +35,7 @@ std::vector<Path> checkpoints_anywhere(const train::RunConfig& run) {
 void print_effective(train::ParsedConfig parsed) {
   const train::TrainConfig& config = parsed.config;
   const int64_t ranks = std::max<int64_t>(config.run.ranks, comm::launch_info().size);
-  const auto batch_open = [&](const char* key) { return !parsed.from_file || parsed.is_auto(key); };
-  if (!config.run.choose && (config.batch.train_batch + config.batch.micro_batch > 0 ||
-                             batch_open("train_batch_size") || batch_open("train_micro_batch_size_per_gpu")))
-    train::resolve_batch(parsed, ranks);
+  if (!config.run.choose && train::batch_can_be_resolved(parsed)) train::resolve_batch(parsed, ranks);
   if (!config.run.model.empty()) {
     const model::ModelConfig model = model::load_config(config.run.model);
     train::resolve_model(parsed, model.hidden, model.layers);

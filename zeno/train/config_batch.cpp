@@ -40,6 +40,12 @@ void drop_overridden(ParsedConfig& parsed, int64_t world) {
 
 }  // namespace
 
+bool batch_can_be_resolved(const ParsedConfig& parsed) {
+  const BatchConfig& b = parsed.config.batch;
+  return b.train_batch > 0 || b.micro_batch > 0 || !parsed.from_file || parsed.is_auto(kMicro) ||
+         parsed.is_auto(kTrain);
+}
+
 void resolve_batch(TrainConfig& config, int64_t world) {
   constexpr auto kUsage = ErrorKind::usage;
   ensure(world > 0, "[batch] world size: got {}, expected > 0", world);
@@ -71,8 +77,7 @@ void resolve_batch(TrainConfig& config, int64_t world) {
 void resolve_batch(ParsedConfig& parsed, int64_t world) {
   BatchConfig& b = parsed.config.batch;
   drop_overridden(parsed, world);
-  const bool may_choose = !parsed.from_file || parsed.is_auto(kMicro) || parsed.is_auto(kTrain);
-  if (b.train_batch == 0 && b.micro_batch == 0 && may_choose) {
+  if (b.train_batch == 0 && b.micro_batch == 0 && batch_can_be_resolved(parsed)) {
     b.micro_batch = 1;
     if (parsed.from_file) {
       parsed.warnings.push_back(fmt::format("{}: \"auto\" is read as 1; choose with --micro-batch", kMicro));

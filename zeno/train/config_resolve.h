@@ -16,6 +16,8 @@ void resolve_values(ParsedConfig& parsed);
 // Throws when the product does not come out or too little is given. A flag wins over a conflicting value from
 // the file.
 void resolve_batch(ParsedConfig& parsed, int64_t world);
+// Is enough given for that, or left to us ("auto", or no file)?
+bool batch_can_be_resolved(const ParsedConfig& parsed);
 // The same rule on values alone.
 void resolve_batch(TrainConfig& config, int64_t world);
 
