@@ -236,6 +236,9 @@ def ours(options, name, row, folder):
     print(f"[{name}] {shlex.join(command)}", flush=True)
     states = plan_of(options.zeno, flags)
     steps, host, device = run_ours(command, folder / "out/metrics.jsonl", folder / "log", row, options.seconds)
+    for line in pathlib.Path(folder / "log").read_text().splitlines():
+        if "offload: " in line:
+            print(f"    {line.strip()}", flush=True)
     times = [step["step_ms"] / 1000 for step in steps]
     peaks = steps[-1]["peak_bytes"]
     return {"tok_s": row.tokens() * len(times) / sum(times), "step_s": sum(times) / len(times), "measured": len(times),

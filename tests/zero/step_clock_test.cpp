@@ -4,7 +4,8 @@
 
 #include <thread>
 
-#include "tests/support/train_run.h"
+#include "tests/support/homes.h"
+#include "tests/support/temp_dir.h"
 
 namespace zeno::zero {
 namespace {
@@ -41,19 +42,19 @@ struct TwoLanes {
     program.instructions.push_back({.op = Op::forward, .lane = Lane::compute, .waits = {0}});
   }
   void queue(StepClock& clock, int slot, int gather_ms, int compute_ms) {
-    clock.begin(slot, compute);
+    const int set = clock.begin(slot, compute);
     Event gathered;
-    clock.reach(0, gather);
-    clock.start(0, gather);
+    clock.reach(set, 0, gather);
+    clock.start(set, 0, gather);
     rest(gather, gather_ms);
-    clock.finish(0, gather);
+    clock.finish(set, 0, gather);
     gathered.record(gather);
-    clock.reach(1, compute);
+    clock.reach(set, 1, compute);
     compute.ref().wait(gathered);
-    clock.start(1, compute);
+    clock.start(set, 1, compute);
     rest(compute, compute_ms);
-    clock.finish(1, compute);
-    clock.end(compute);
+    clock.finish(set, 1, compute);
+    clock.end(set, compute);
   }
 };
 
@@ -81,9 +82,9 @@ TEST(StepClock, OneLaneIsSampledFromOutside) {
   StepClock clock(program, {.depth = 2, .timing = Timing::sampled});
   for (int64_t step = 0; step <= kFirstSample; ++step) {
     const int slot = int(step % 2);
-    clock.begin(slot, compute);
+    const int set = clock.begin(slot, compute);
     rest(compute, 10);  // a graph, say: nothing is marked in it
-    clock.end(compute);
+    clock.end(set, compute);
     compute.synchronize();
     const std::optional<StepTimes> times = clock.read(slot);
     ASSERT_EQ(times.has_value(), step == kFirstSample) << step;
@@ -106,8 +107,7 @@ LateRun run_late(const RunSpec& spec) {
   LateRun run;
   run.timed.resize(size_t(spec.world));
   comm::run_thread_ranks(spec.world, {.deadline = std::chrono::seconds(20)}, [&](comm::World& world) {
-    Engine engine(test::model_of(spec),
-                  {.policy = spec.policy, .shape = spec.batch, .threads = 1, .timing = spec.timing}, world);
+    Engine engine(test::model_of(spec), test::options_of(spec), world);
     engine.load(spec.values);
     const auto collect = [&] {
       const StepResult result = engine.collect();
@@ -126,20 +126,28 @@ LateRun run_late(const RunSpec& spec) {
   return run;
 }
 
+// Wherever states are kept: lanes that bring them are queued by threads that may be a step behind.
 TEST(StepClock, AllRanksTimeTheSameStepsAndTheBitsStay) {
-  RunSpec spec;
-  spec.world = 2;
-  spec.steps = 36;
-  apply_stage(spec.policy, 3);
-  spec.timing = Timing::none;
-  const LateRun plain = run_late(spec);
-  spec.timing = Timing::sampled;
-  const LateRun sampled = run_late(spec);
-  EXPECT_EQ(sampled.losses, plain.losses);
-  EXPECT_EQ(sampled.timed[0], sampled.timed[1]);
-  for (int step = 0; step < spec.steps; ++step) {
-    EXPECT_FALSE(plain.timed[0][size_t(step)]);
-    EXPECT_EQ(sampled.timed[0][size_t(step)], is_timed(Timing::sampled, step)) << step;
+  const test::TempDir folder;
+  std::optional<std::vector<double>> losses;
+  for (Tier home : kTiers) {
+    RunSpec spec;
+    spec.world = 2;
+    spec.steps = 36;
+    apply_stage(spec.policy, 3);
+    test::Homes{home, Tier::device, true}.set(spec, folder.path());
+    spec.timing = Timing::none;
+    const LateRun plain = run_late(spec);
+    spec.timing = Timing::sampled;
+    const LateRun sampled = run_late(spec);
+    if (!losses) losses = plain.losses;
+    EXPECT_EQ(plain.losses, *losses) << name_of(home);
+    EXPECT_EQ(sampled.losses, *losses) << name_of(home);
+    EXPECT_EQ(sampled.timed[0], sampled.timed[1]);
+    for (int step = 0; step < spec.steps; ++step) {
+      EXPECT_FALSE(plain.timed[0][size_t(step)]);
+      EXPECT_EQ(sampled.timed[0][size_t(step)], is_timed(Timing::sampled, step)) << step;
+    }
   }
 }
 

@@ -21,6 +21,10 @@ LibraryMemory library_memory(Device::Kind kind) {
   return {size_t(522) << 20, size_t(40) << 20};
 }
 
+void choose_device(Device device) {
+  if (device.kind == Device::Kind::cuda) cuda_choose_device(device.index);
+}
+
 std::string describe(Device device) {
   if (device.kind == Device::Kind::cuda) return "cuda:" + std::to_string(device.index);
   return "cpu (" + std::to_string(available_cores()) + " cores)";

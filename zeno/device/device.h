@@ -28,6 +28,9 @@ struct LibraryMemory {
 };
 LibraryMemory library_memory(Device::Kind kind);
 
+// The device that calls of this thread are for; a new thread has chosen none.
+void choose_device(Device device);
+
 std::string describe(Device device);
 
 }  // namespace zeno

@@ -15,6 +15,7 @@ namespace {
 
 std::unique_ptr<StreamImpl> make_cuda_stream(StreamOptions) { refuse(); }
 int cuda_device_count() { return 0; }
+void cuda_choose_device(int) { refuse(); }
 CudaMemory cuda_memory(int) { refuse(); }
 int cuda_numa_node(int) { refuse(); }
 Block cuda_allocate(int, size_t) { refuse(); }

@@ -1,7 +1,8 @@
 #include "zeno/zero/executor.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <exception>
 #include <thread>
@@ -73,19 +74,14 @@ std::vector<Run> make_update_runs(const UnitTable& units, const StateStore& stor
   return runs;
 }
 
-// What the recorded part of a step depends on, besides the program.
-std::vector<double> graph_key(const StepInputs& inputs) {
-  std::vector<double> key{inputs.loss_scale / double(std::max<int64_t>(1, inputs.valid_tokens))};
-  for (const nn::Batch& batch : inputs.batches) {
-    key.push_back(double(batch.valid_count));
-    // Attention plans are made for powers of two, and others where nobody counts documents.
-    key.push_back(batch.documents == 0 ? 0 : double(std::bit_ceil(uint64_t(batch.documents))));
-  }
-  return key;
-}
-
 bool uses(const ExecutorParts& parts, int lane) {
   return parts.program.uses(Lane(lane)) || parts.evaluation.uses(Lane(lane));
+}
+// Lanes that may have more to queue than a GPU takes at once, and none of the model's computation.
+bool brings_states(Lane lane) {
+  constexpr std::array kLanesOfStates{Lane::read,  Lane::fetch, Lane::update, Lane::store,
+                                      Lane::write, Lane::send,  Lane::host,   Lane::publish};
+  return std::find(kLanesOfStates.begin(), kLanesOfStates.end(), lane) != kLanesOfStates.end();
 }
 int lanes_in_use(const ExecutorParts& parts) {
   int count = 0;
@@ -126,7 +122,8 @@ Executor::Executor(const ExecutorParts& parts, comm::World& world, Ledger& ledge
                              .lanes = lanes_,
                              .depth = kDepth,
                              .timing = parts.timing}),
-      events_(std::max(parts.program.instructions.size(), parts.evaluation.instructions.size())) {
+      length_(std::max(parts.program.instructions.size(), parts.evaluation.instructions.size())) {
+  for (std::vector<Event>& events : events_) events = std::vector<Event>(length_);
   const Allocator shared = world.allocator(parts.device), own = allocator_of(parts.device);
   const auto take = [&](Purpose purpose, size_t bytes, const Allocator& allocator) {
     return Buffer(ledger, Tier::device, purpose, bytes, allocator);
@@ -172,101 +169,28 @@ void Executor::add_lane(Lane lane) {
     options.scratch_bytes = kernel_scratch_bytes(parts_.device.kind);
   }
   streams_[size_t(lane)].emplace(std::move(options));
+  if (parts_.policy.offload.far_host && brings_states(lane))
+    queues_[size_t(lane)].emplace(
+        StreamOptions{.device = {}, .name = fmt::format("queue {}", name_of(lane)), .rank = rank_});
 }
 
-// A step waits for the one before as its program says; between two programs all lanes wait for all.
-void Executor::start_step(const Program& program) {
-  ensure(launched_ - waited_ < kDepth, "[executor] {} steps are queued, expected at most {}",
-         launched_ - waited_, kDepth);
-  carries_ = running_ == &program;
-  running_ = &program;
-  if (carries_) return;
-  for (const auto& waiting : streams_) {
-    for (const Event& end : lane_ends_) {
-      if (waiting) waiting->ref().wait(end);
-    }
-  }
-}
+Executor::~Executor() { progress_.give_up(nullptr); }
 
 void Executor::settle() const {
+  drain();
   for (const auto& stream : streams_) {
     if (stream) stream->synchronize();
   }
 }
 
 void Executor::settle_on(StreamRef stream) const {
+  drain();
   for (const auto& lane : streams_) {
     if (!lane) continue;
     Event idle;
     idle.record(*lane);
     stream.wait(idle);
   }
-}
-
-void Executor::launch(const StepInputs& inputs) {
-  start_step(parts_.program);
-  clock_.begin(int(launched_ % kDepth), compute());
-  if (replayable(inputs)) {
-    graph_.replay(compute());
-  } else {
-    launch_range(0, constant_end_, inputs);
-  }
-  if (until_read_) until_read_();
-  for (Lane lane : {Lane::compute, Lane::update, Lane::store, Lane::write, Lane::host}) {
-    if (streams_[size_t(lane)]) stream(lane).wait(state_read_);
-  }
-  launch_range(constant_end_, parts_.program.instructions.size(), inputs);
-  clock_.end(compute());
-  finish_step();
-}
-
-void Executor::launch_evaluation(const StepInputs& inputs) {
-  start_step(parts_.evaluation);
-  clock_.skip(int(launched_ % kDepth));
-  launch_range(0, parts_.evaluation.instructions.size(), inputs);
-  finish_step();
-}
-
-// Records the constant part when a step looks like the one before, so that a run whose steps all differ never
-// pays for recording.
-bool Executor::replayable(const StepInputs& inputs) {
-  if (parts_.world > 1 || lanes_ > 1 || parts_.timing == Timing::every || !Graph::supported(parts_.device))
-    return false;
-  std::vector<double> key = graph_key(inputs);
-  const bool same = key == graph_key_;
-  graph_key_ = std::move(key);
-  if (!same) {
-    graph_ = Graph();
-    return false;
-  }
-  if (!graph_.recorded()) {
-    graph_.begin(compute());
-    launch_range(0, constant_end_, inputs);
-    graph_.end(compute());
-  }
-  return true;
-}
-
-void Executor::launch_range(size_t begin, size_t end, const StepInputs& inputs) {
-  const std::vector<Instruction>& list = running_->instructions;
-  for (size_t i = begin; i < end; ++i) {
-    const StreamRef lane = stream(list[i].lane);
-    clock_.reach(i, lane);
-    for (int wait : list[i].waits) lane.wait(events_[wait]);
-    for (size_t w = 0; carries_ && w < list[i].carried.size(); ++w) lane.wait(events_[list[i].carried[w]]);
-    clock_.start(i, lane);
-    dispatch(list[i], lane, inputs);
-    clock_.finish(i, lane);
-    if (list[i].signals) events_[i].record(lane);
-  }
-}
-
-void Executor::finish_step() {
-  for (int lane = 0; lane < kLanes; ++lane) {
-    if (streams_[size_t(lane)]) lane_ends_[size_t(lane)].record(stream(Lane(lane)));
-  }
-  step_ends_[size_t(launched_ % kDepth)].record(compute());
-  ++launched_;
 }
 
 StepOutcome Executor::wait() {
@@ -297,6 +221,7 @@ StepOutcome Executor::wait() {
     }
     step_ends_[slot].synchronize();
     ask();
+    progress_.rethrow();
   });
   // Errors of CPU lanes are found at the lanes themselves; those that bring states away may go on meanwhile.
   for (Lane lane : {Lane::compute, Lane::gather, Lane::reduce}) {

@@ -5,7 +5,7 @@
 // the StateStore. Steps may be launched ahead: the next one starts on the device when this one is done there.
 // With one rank on a GPU and one lane, the part of a step that does not depend on the step's numbers is
 // recorded as a graph when two steps in a row look the same, and replayed from then on. Thread rule: one
-// rank, one thread.
+// rank, one thread; lanes that bring states have threads of their own to queue them (executor_launch.cpp).
 #pragma once
 
 #include <array>
@@ -21,6 +21,7 @@
 #include "zeno/device/graph.h"
 #include "zeno/device/stream.h"
 #include "zeno/kernels/optimizer.h"
+#include "zeno/zero/lane_progress.h"
 #include "zeno/zero/program.h"
 #include "zeno/zero/sparse_rows.h"
 #include "zeno/zero/state_store.h"
@@ -66,6 +67,9 @@ class Executor {
 
   // Collective.
   Executor(const ExecutorParts& parts, comm::World& world, Ledger& ledger);
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
 
   // Queues one step. `inputs` is read during the call only; what its views point to must stay until the step
   // is done.
@@ -104,18 +108,28 @@ class Executor {
  private:
   void add_lane(Lane lane);
   StreamRef stream(Lane lane) const { return *streams_[size_t(lane)]; }
-  void start_step(const Program& program);
-  void launch_range(size_t begin, size_t end, const StepInputs& inputs);
-  void finish_step();
-  bool replayable(const StepInputs& inputs);
+  // A step that is being queued.
+  struct Step {
+    int64_t number = 0;    // among those launched
+    bool carries = false;  // follows one of the same program
+    int marks = StepClock::kNone;
+    std::shared_ptr<const StepInputs> inputs;
+  };
+  static int slot_of(const Step& step) { return int(step.number % kDepth); }
+  Step start_step(const Program& program, const StepInputs& inputs);
+  void queue(const Step& step, size_t begin, size_t end);
+  bool queue_lanes(const Step& step, size_t begin, size_t end, const std::function<bool(Lane)>& mine);
+  void hold(const Event& event);
+  void finish_step(const Step& step);
+  void drain() const;  // until everything launched has been queued
+  bool replayable(const Step& step);
   StepSums* sums() const { return reinterpret_cast<StepSums*>(sums_.data()); }
-  // Of the step that is being queued, on the host.
-  StepOutcome* result_slot() const {
-    return reinterpret_cast<StepOutcome*>(results_.data()) + launched_ % kDepth;
+  StepOutcome* result_slot(const Step& step) const {  // on the host
+    return reinterpret_cast<StepOutcome*>(results_.data()) + slot_of(step);
   }
   StepOutcome* outcome() const { return reinterpret_cast<StepOutcome*>(outcome_.data()); }
 
-  void dispatch(const Instruction& in, StreamRef stream, const StepInputs& inputs);
+  void dispatch(const Instruction& in, StreamRef stream, const Step& step);
   void run_layer(const Instruction& in, StreamRef stream, const StepInputs& inputs);
   void run_loss(const Instruction& in, StreamRef stream, const StepInputs& inputs);
   void run_gather(const Instruction& in, StreamRef stream);
@@ -123,7 +137,7 @@ class Executor {
   void run_sum_losses(StreamRef stream, const StepInputs& inputs);
   void run_scan(const Instruction& in, StreamRef stream);
   void run_norm(StreamRef stream, const StepInputs& inputs);
-  void run_update(const Instruction& in, StreamRef stream, const StepInputs& inputs);
+  void run_update(const Instruction& in, StreamRef stream, const Step& step);
   void run_disk(const Instruction& in, StreamRef stream);
   void run_copy(const Instruction& in, StreamRef stream);
   void run_send(const Instruction& in, StreamRef stream);
@@ -141,7 +155,6 @@ class Executor {
   ExecutorParts parts_;
   int rank_;
   const Program* running_ = nullptr;  // the program of the step queued last
-  bool carries_ = false;              // that step follows one of the same program
   std::unique_ptr<comm::Communicator> gathers_, reduces_;
   std::array<std::array<Buffer, kPurposes>, kTiers.size()> pools_;  // by tier and purpose
   Buffer scratch_, sums_, losses_, hits_, outcome_, results_;
@@ -151,8 +164,12 @@ class Executor {
   std::optional<StepTimes> step_times_;
   // Of the lanes in use. After what queued work writes to: drained first.
   std::array<std::optional<Stream>, kLanes> streams_;
-  std::vector<Event> events_;
-  std::array<Event, kLanes> lane_ends_;  // of the last step
+  size_t length_;  // of the longer program
+  // By instruction, of the last steps: a thread that queues a lane may be a step behind, and waits for the
+  // events of the step before that.
+  static constexpr int kEventSets = 3;
+  std::array<std::vector<Event>, kEventSets> events_;
+  std::array<Event, kLanes> lane_ends_;  // of the last step, where the caller queues
   std::array<Event, kDepth> step_ends_;
   Event state_read_;
   std::function<void()> until_read_;
@@ -167,6 +184,11 @@ class Executor {
     int64_t first_index = 0;  // in the whole model
   };
   std::vector<std::vector<UpdateRun>> update_runs_;
+  LaneProgress progress_;
+  // The threads of lanes that bring states, and when they were through with the last two steps. Last: they
+  // use everything else.
+  std::array<std::optional<Stream>, kLanes> queues_;
+  std::array<std::array<Event, 2>, kLanes> queue_ends_;
 };
 
 }  // namespace zeno::zero

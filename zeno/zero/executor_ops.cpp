@@ -56,7 +56,8 @@ comm::Communicator& Executor::communicator(const Instruction& in) {
   return in.op == Op::gather ? *gathers_ : *reduces_;
 }
 
-void Executor::dispatch(const Instruction& in, StreamRef stream, const StepInputs& inputs) {
+void Executor::dispatch(const Instruction& in, StreamRef stream, const Step& step) {
+  const StepInputs& inputs = *step.inputs;
   const UnitTable& units = parts_.units;
   const DType grad = parts_.policy.grad;
   switch (in.op) {
@@ -110,9 +111,9 @@ void Executor::dispatch(const Instruction& in, StreamRef stream, const StepInput
     case Op::norm:
       return run_norm(stream, inputs);
     case Op::update:
-      return run_update(in, stream, inputs);
+      return run_update(in, stream, step);
     case Op::finish:
-      return copy_async(stream, reinterpret_cast<std::byte*>(result_slot()), outcome_.data(),
+      return copy_async(stream, reinterpret_cast<std::byte*>(result_slot(step)), outcome_.data(),
                         sizeof(StepOutcome));
   }
 }
@@ -267,7 +268,7 @@ size_t Executor::chunk_offset(State state, int chunk, const Partition::Piece& pi
   return parts_.store.bytes_of(state, c.group, (whole ? piece.full : piece.shard) - c.begin);
 }
 
-void Executor::run_update(const Instruction& in, StreamRef stream, const StepInputs& inputs) {
+void Executor::run_update(const Instruction& in, StreamRef stream, const Step& step) {
   const int g = in.target.group;
   const StateStore& store = parts_.store;
   const auto view = [&](State state, const Partition::Piece& piece) {
@@ -284,9 +285,9 @@ void Executor::run_update(const Instruction& in, StreamRef stream, const StepInp
     return Tensor(data, store.dtype(state), 1, piece.count);
   };
   // The CPU has the outcome where finish has handed it over.
-  const StepOutcome* decided = in.lane == Lane::host ? result_slot() : outcome();
+  const StepOutcome* decided = in.lane == Lane::host ? result_slot(step) : outcome();
   for (const UpdateRun& run : update_runs_[size_t(in.chunk)]) {
-    OptimizerUpdate op{.hyper = inputs.hyper,
+    OptimizerUpdate op{.hyper = step.inputs->hyper,
                        .grad = in_region(in.source, State::grad, run.piece),
                        .master = view(State::master, run.piece),
                        .m = view(State::first_moment, run.piece),

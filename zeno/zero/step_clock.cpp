@@ -34,31 +34,32 @@ StepClock::StepClock(const Program& program, const Options& options)
   queueing_us_.resize(size_t(options.depth) * known_.size(), kNever);
 }
 
-void StepClock::begin(int slot, StreamRef compute) {
-  now_ = is_timed(options_.timing, steps_++) ? int(timed_++ % options_.depth) : kNone;
-  sets_[size_t(slot)] = now_;
-  if (now_ != kNone) stopwatch_->mark(compute, index(now_, kBegin));
+int StepClock::begin(int slot, StreamRef compute) {
+  const int set = is_timed(options_.timing, steps_++) ? int(timed_++ % options_.depth) : kNone;
+  sets_[size_t(slot)] = set;
+  if (set != kNone) stopwatch_->mark(compute, index(set, kBegin));
+  return set;
 }
 
-void StepClock::end(StreamRef compute) {
-  if (now_ != kNone) stopwatch_->mark(compute, index(now_, kEnd));
+void StepClock::end(int set, StreamRef compute) {
+  if (set != kNone) stopwatch_->mark(compute, index(set, kEnd));
 }
 
-void StepClock::reach(size_t i, StreamRef lane) {
-  if (!marks(lane.device())) return;
-  stopwatch_->mark(lane, index(now_, mark_of(i, ready)));
-  queueing_us_[place(now_, i)] = now_us();
+void StepClock::reach(int set, size_t i, StreamRef lane) {
+  if (!marks(set, lane.device())) return;
+  stopwatch_->mark(lane, index(set, mark_of(i, ready)));
+  queueing_us_[place(set, i)] = now_us();
 }
 
-void StepClock::start(size_t i, StreamRef lane) {
-  if (!marks(lane.device())) return;
-  stopwatch_->mark(lane, index(now_, mark_of(i, started)));
-  double& queueing = queueing_us_[place(now_, i)];
+void StepClock::start(int set, size_t i, StreamRef lane) {
+  if (!marks(set, lane.device())) return;
+  stopwatch_->mark(lane, index(set, mark_of(i, started)));
+  double& queueing = queueing_us_[place(set, i)];
   queueing = now_us() - queueing;
 }
 
-void StepClock::finish(size_t i, StreamRef lane) {
-  if (marks(lane.device())) stopwatch_->mark(lane, index(now_, mark_of(i, done)));
+void StepClock::finish(int set, size_t i, StreamRef lane) {
+  if (marks(set, lane.device())) stopwatch_->mark(lane, index(set, mark_of(i, done)));
 }
 
 // A GPU that is faster than the host stands at an instruction while its waits are still being queued: it did

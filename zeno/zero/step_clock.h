@@ -37,17 +37,21 @@ class StepClock {
     int depth = 1;  // steps under way at once
     Timing timing = Timing::none;
   };
+  static constexpr int kNone = -1;  // no set of marks: the step is not timed
+
   StepClock(const Program& program, const Options& options);
 
-  // A step is queued between these two; `slot` < depth names it until it is read.
-  void begin(int slot, StreamRef compute);
-  void end(StreamRef compute);
+  // A step is queued between these two; `slot` < depth names it until it is read. Its set of marks is what
+  // begin() returns.
+  int begin(int slot, StreamRef compute);
+  void end(int set, StreamRef compute);
   // Instead of both: one that is never timed.
-  void skip(int slot) { sets_[size_t(slot)] = now_ = kNone; }
-  // Instruction `i` of it: its lane comes to it, has waited for what it needs, is done with it.
-  void reach(size_t i, StreamRef lane);
-  void start(size_t i, StreamRef lane);
-  void finish(size_t i, StreamRef lane);
+  int skip(int slot) { return sets_[size_t(slot)] = kNone; }
+  // Instruction `i` of it: its lane comes to it, has waited for what it needs, is done with it. Lanes may be
+  // queued by different threads.
+  void reach(int set, size_t i, StreamRef lane);
+  void start(int set, size_t i, StreamRef lane);
+  void finish(int set, size_t i, StreamRef lane);
 
   // Where the compute lane's time went, once that lane is done with the step; none: it was not timed.
   std::optional<StepTimes> read(int slot);
@@ -57,10 +61,10 @@ class StepClock {
   std::span<const double> waited_for() const { return exposed_.by_instruction(); }
 
  private:
-  static constexpr int kNone = -1;
-
   // Clocks of a GPU do not tell when a lane of the host ran.
-  bool marks(Device lane) const { return now_ != kNone && !whole_ && lane.kind == options_.device.kind; }
+  bool marks(int set, Device lane) const {
+    return set != kNone && !whole_ && lane.kind == options_.device.kind;
+  }
   size_t index(int set, size_t mark) const { return size_t(set) * set_marks_ + mark; }
   size_t place(int set, size_t i) const { return size_t(set) * known_.size() + i; }
   InstructionTime time_of(int set, size_t i, double begin_us) const;
@@ -71,7 +75,6 @@ class StepClock {
   std::unique_ptr<Stopwatch> stopwatch_;
   std::vector<double> queueing_us_;  // by place(): of the host, from reach to start
   std::vector<int> sets_;            // by slot: the step's set of marks
-  int now_ = kNone;                  // that of the step that is being queued
   int64_t steps_ = 0, timed_ = 0;    // timed steps take the sets in turn
   ExposedTime exposed_;
   std::vector<std::optional<InstructionTime>> known_;  // of the step that is being read

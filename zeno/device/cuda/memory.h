@@ -17,6 +17,7 @@ inline constexpr size_t kScratchBytes = size_t(64) << 20;
 }
 
 int cuda_device_count();
+void cuda_choose_device(int device);
 struct CudaMemory {
   size_t available = 0, total = 0;
 };

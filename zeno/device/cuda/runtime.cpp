@@ -37,15 +37,17 @@ int cuda_device_count() {
   return status == cudaSuccess ? count : 0;
 }
 
+void cuda_choose_device(int device) { cuda::check(cudaSetDevice(device), "choose the device"); }
+
 CudaMemory cuda_memory(int device) {
   CudaMemory memory;
-  cuda::check(cudaSetDevice(device), "choose the device");
+  cuda_choose_device(device);
   cuda::check(cudaMemGetInfo(&memory.available, &memory.total), "ask for free memory");
   return memory;
 }
 
 Block cuda_allocate(int device, size_t bytes) {
-  cuda::check(cudaSetDevice(device), "choose the device");
+  cuda_choose_device(device);
   void* data = nullptr;
   const cudaError_t status = cudaMalloc(&data, bytes);
   if (status != cudaSuccess) cudaGetLastError();

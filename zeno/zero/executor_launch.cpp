@@ -1,0 +1,176 @@
+// How a step gets onto the streams. The lanes that compute and communicate are queued by the caller, each
+// lane that brings states by a thread of its own: it has hundreds of copies, a GPU takes 1021 operations per
+// stream (copies, kernels, timed marks, written words; H200, driver 580), and whoever queues one more is held
+// up until the link has moved one. The computation of the next step must not wait for that.
+#include <algorithm>
+#include <bit>
+
+#include "zeno/base/error.h"
+#include "zeno/zero/executor.h"
+
+namespace zeno::zero {
+namespace {
+
+// What the recorded part of a step depends on, besides the program.
+std::vector<double> graph_key(const StepInputs& inputs) {
+  std::vector<double> key{inputs.loss_scale / double(std::max<int64_t>(1, inputs.valid_tokens))};
+  for (const nn::Batch& batch : inputs.batches) {
+    key.push_back(double(batch.valid_count));
+    // Attention plans are made for powers of two, and others where nobody counts documents.
+    key.push_back(batch.documents == 0 ? 0 : double(std::bit_ceil(uint64_t(batch.documents))));
+  }
+  return key;
+}
+
+}  // namespace
+
+// A step waits for the one before as its program says; between two programs all lanes wait for all.
+Executor::Step Executor::start_step(const Program& program, const StepInputs& inputs) {
+  ensure(launched_ - waited_ < kDepth, "[executor] {} steps are queued, expected at most {}",
+         launched_ - waited_, kDepth);
+  progress_.rethrow();
+  const Step step{launched_, running_ == &program, StepClock::kNone, std::make_shared<StepInputs>(inputs)};
+  if (step.carries) {
+    // Nobody is left who waits for the events that this step records anew.
+    for (const auto& ends : queue_ends_) ends[size_t(step.number % 2)].synchronize();
+    return step;
+  }
+  drain();
+  running_ = &program;
+  for (const auto& stream : streams_) {
+    if (stream) settle_on(*stream);
+  }
+  return step;
+}
+
+void Executor::launch(const StepInputs& inputs) {
+  Step step = start_step(parts_.program, inputs);
+  step.marks = clock_.begin(slot_of(step), compute());
+  if (replayable(step)) {
+    graph_.replay(compute());
+  } else {
+    queue(step, 0, constant_end_);
+  }
+  if (until_read_) {
+    until_read_();
+    hold(state_read_);
+  }
+  queue(step, constant_end_, parts_.program.instructions.size());
+  clock_.end(step.marks, compute());
+  finish_step(step);
+}
+
+void Executor::launch_evaluation(const StepInputs& inputs) {
+  Step step = start_step(parts_.evaluation, inputs);
+  step.marks = clock_.skip(slot_of(step));
+  queue(step, 0, parts_.evaluation.instructions.size());
+  finish_step(step);
+}
+
+// Records the constant part when a step looks like the one before, so that a run whose steps all differ never
+// pays for recording.
+bool Executor::replayable(const Step& step) {
+  if (parts_.world > 1 || lanes_ > 1 || parts_.timing == Timing::every || !Graph::supported(parts_.device))
+    return false;
+  std::vector<double> key = graph_key(*step.inputs);
+  const bool same = key == graph_key_;
+  graph_key_ = std::move(key);
+  if (!same) {
+    graph_ = Graph();
+    return false;
+  }
+  if (!graph_.recorded()) {
+    graph_.begin(compute());
+    queue(step, 0, constant_end_);
+    graph_.end(compute());
+  }
+  return true;
+}
+
+void Executor::queue(const Step& step, size_t begin, size_t end) {
+  const auto guarded = [this](const auto& body) {
+    try {
+      body();
+    } catch (...) {
+      progress_.give_up(std::current_exception());
+      throw;
+    }
+  };
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if (!queues_[size_t(lane)]) continue;
+    queues_[size_t(lane)]->ref().launch([=, this](Workers&) {
+      guarded([&] {
+        choose_device(parts_.device);
+        queue_lanes(step, begin, end, [&](Lane l) { return int(l) == lane; });
+      });
+    });
+  }
+  guarded([&] {
+    if (!queue_lanes(step, begin, end, [&](Lane l) { return !queues_[size_t(l)]; })) progress_.rethrow();
+  });
+}
+
+// False: another thread has failed.
+bool Executor::queue_lanes(const Step& step, size_t begin, size_t end,
+                           const std::function<bool(Lane)>& mine) {
+  const std::vector<Instruction>& list = running_->instructions;
+  const auto queued = [&](int i, int64_t number) {
+    return progress_.await(list[size_t(i)].lane, number * int64_t(length_) + i + 1);
+  };
+  std::vector<Event>& events = events_[size_t(step.number % kEventSets)];
+  const std::vector<Event>& earlier = events_[size_t((step.number + kEventSets - 1) % kEventSets)];
+  for (size_t i = begin; i < end; ++i) {
+    const Instruction& in = list[i];
+    if (!mine(in.lane)) continue;
+    const std::span<const int> carried(in.carried.data(), step.carries ? in.carried.size() : 0);
+    for (int wait : in.waits)
+      if (!queued(wait, step.number)) return false;
+    for (int wait : carried)
+      if (!queued(wait, step.number - 1)) return false;
+    const StreamRef lane = stream(in.lane);
+    clock_.reach(step.marks, i, lane);
+    for (int wait : in.waits) lane.wait(events[size_t(wait)]);
+    for (int wait : carried) lane.wait(earlier[size_t(wait)]);
+    clock_.start(step.marks, i, lane);
+    dispatch(in, lane, step);
+    clock_.finish(step.marks, i, lane);
+    if (!in.signals) continue;
+    events[i].record(lane);
+    progress_.reach(in.lane, step.number * int64_t(length_) + int64_t(i) + 1);
+  }
+  return true;
+}
+
+// Lanes that write states go no further before `event`.
+void Executor::hold(const Event& event) {
+  for (Lane lane : {Lane::compute, Lane::update, Lane::store, Lane::write, Lane::host}) {
+    if (!streams_[size_t(lane)]) continue;
+    const auto wait = [stream = stream(lane), event] { stream.wait(event); };
+    if (queues_[size_t(lane)]) {
+      queues_[size_t(lane)]->ref().launch([wait](Workers&) { wait(); });
+    } else {
+      wait();
+    }
+  }
+}
+
+void Executor::finish_step(const Step& step) {
+  for (size_t lane = 0; lane < kLanes; ++lane) {
+    if (queues_[lane]) {
+      queue_ends_[lane][size_t(step.number % 2)].record(*queues_[lane]);
+    } else if (streams_[lane]) {
+      lane_ends_[lane].record(*streams_[lane]);
+    }
+  }
+  step_ends_[size_t(slot_of(step))].record(compute());
+  ++launched_;
+}
+
+void Executor::drain() const {
+  for (const auto& queue : queues_) {
+    if (queue) queue->synchronize();
+  }
+  progress_.rethrow();
+}
+
+}  // namespace zeno::zero
