@@ -190,5 +190,40 @@ TEST(Offload, ProgramsPassTheChecksAndFaultsAreFound) {
   }
 }
 
+// An update that is refused is refused on the thread that queues its lane, while later steps are launched.
+TEST(Offload, AFailureWhereALaneIsQueuedEndsTheRun) {
+  const test::TempDir folder;
+  for (int world : {1, 2}) {
+    for (double cpu_share : {0.0, 0.5}) {
+      RunSpec spec;
+      spec.world = world;
+      spec.policy.compute = DType::bf16;
+      apply_stage(spec.policy, 2);
+      Homes{Tier::host, Tier::device, true, 1, cpu_share}.set(spec, folder.path());
+      comm::run_thread_ranks(world, {.deadline = std::chrono::seconds(20)}, [&](comm::World& ranks) {
+        Engine engine(test::model_of(spec), test::options_of(spec), ranks);
+        engine.load(spec.values);
+        const test::OwnedBatch batch = test::make_batch(spec.batch, spec.shape.vocab, 0, ranks.rank());
+        const std::vector<MicroBatch> views{batch.view()};
+        const auto train = [&](int64_t wrong_from) {
+          for (int64_t step = 1; step < 8; ++step) {
+            engine.submit(views, {.hyper = {.lr = 1e-2f, .step = step < wrong_from ? step : 0}, .clip = 1});
+            engine.collect();
+          }
+        };
+        try {
+          train(3);
+          ADD_FAILURE() << "world " << world << ": steps without a number were taken";
+        } catch (const Error& error) {
+          // With two ranks the other's failure may be heard of first.
+          EXPECT_TRUE(error.kind() == ErrorKind::internal || (world > 1 && error.kind() == ErrorKind::peer));
+          EXPECT_NE(std::string(error.what()).find("step: got 0"), std::string::npos) << error.what();
+        }
+        EXPECT_THROW(engine.weights_hash(), Error);
+      });
+    }
+  }
+}
+
 }  // namespace
 }  // namespace zeno::zero

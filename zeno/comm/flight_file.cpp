@@ -8,7 +8,6 @@
 #include <chrono>
 #include <ctime>
 #include <filesystem>
-#include <ranges>
 #include <thread>
 
 #include "zeno/base/error.h"
@@ -299,8 +298,10 @@ void FlightFile::finish(const std::function<bool(int rank)>& gone) noexcept {
       if (is_merged()) return add_late_part();
       const std::set<int> there = ranks_with_part();
       if (there.empty() || *there.begin() < place_.rank) return;
-      const auto settled = [&](int rank) { return there.contains(rank) || gone(rank); };
-      if (std::ranges::all_of(std::views::iota(0, place_.size), settled)) break;
+      bool settled = true;
+      for (int rank = 0; rank < place_.size; ++rank)
+        settled = settled && (there.contains(rank) || gone(rank));
+      if (settled) break;
       std::this_thread::sleep_for(kStep);
     }
     merge();

@@ -5,7 +5,6 @@
 #include <exception>
 #include <functional>
 #include <mutex>
-#include <ranges>
 
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
@@ -262,8 +261,9 @@ class ThreadRun : public std::enable_shared_from_this<ThreadRun> {
 
   // For ranks that have not written their part as well: they ended without an error, or are stuck.
   void write_flight() {
-    const auto told = [&](int rank) { return hub_->flight(rank)->told(); };
-    if (std::ranges::none_of(std::views::iota(0, hub_->ranks()), told)) return;
+    bool told = false;
+    for (int r = 0; r < hub_->ranks(); ++r) told = told || hub_->flight(r)->told();
+    if (!told) return;
     for (int r = 0; r < hub_->ranks(); ++r) {
       hub_->flight(r)->write_part(back_[size_t(r)] ? "it ended without an error" : "it has not come back",
                                   hub_->poll());

@@ -170,8 +170,8 @@ void Executor::add_lane(Lane lane) {
   }
   streams_[size_t(lane)].emplace(std::move(options));
   if (parts_.policy.offload.far_host && brings_states(lane))
-    queues_[size_t(lane)].emplace(
-        StreamOptions{.device = {}, .name = fmt::format("queue {}", name_of(lane)), .rank = rank_});
+    queues_[size_t(lane)].emplace(StreamOptions{
+        .device = {}, .name = fmt::format("queue {}", name_of(lane)), .rank = rank_, .near = parts_.device});
 }
 
 Executor::~Executor() { progress_.give_up(nullptr); }
@@ -221,10 +221,10 @@ StepOutcome Executor::wait() {
     }
     step_ends_[slot].synchronize();
     ask();
-    progress_.rethrow();
   });
-  // Errors of CPU lanes are found at the lanes themselves; those that bring states away may go on meanwhile.
-  for (Lane lane : {Lane::compute, Lane::gather, Lane::reduce}) {
+  attempt([&] { progress_.rethrow(); });
+  // Errors of CPU lanes are found at the lanes themselves.
+  for (Lane lane : kLanesOfSteps) {
     if (waited_ == launched_ && streams_[size_t(lane)])
       attempt([&] { lane_ends_[size_t(lane)].synchronize(); });
   }

@@ -83,7 +83,7 @@ class Executor {
     until_read_ = std::move(until_read);
   }
   // Waits for the oldest step that was not waited for, and returns what came out. Throws the first error of
-  // any lane.
+  // any lane; one of a lane that brings states may come as late as the next launch or settle.
   StepOutcome wait();
 
   StreamRef compute() const { return stream(Lane::compute); }
@@ -117,11 +117,15 @@ class Executor {
   };
   static int slot_of(const Step& step) { return int(step.number % kDepth); }
   Step start_step(const Program& program, const StepInputs& inputs);
+  void guard(const std::function<void()>& body);
   void queue(const Step& step, size_t begin, size_t end);
+  void post(Lane lane, std::function<void()> task);  // to the thread that queues the lane
   bool queue_lanes(const Step& step, size_t begin, size_t end, const std::function<bool(Lane)>& mine);
   void hold(const Event& event);
   void finish_step(const Step& step);
-  void drain() const;  // until everything launched has been queued
+  // Until every lane of the first `steps` steps has been queued; drain: of all that were launched.
+  void await_queues(int64_t steps) const;
+  void drain() const { await_queues(launched_); }
   bool replayable(const Step& step);
   StepSums* sums() const { return reinterpret_cast<StepSums*>(sums_.data()); }
   StepOutcome* result_slot(const Step& step) const {  // on the host
@@ -169,7 +173,9 @@ class Executor {
   // events of the step before that.
   static constexpr int kEventSets = 3;
   std::array<std::vector<Event>, kEventSets> events_;
-  std::array<Event, kLanes> lane_ends_;  // of the last step, where the caller queues
+  // The step is over when these are; those that bring states away may go on meanwhile.
+  static constexpr std::array kLanesOfSteps{Lane::compute, Lane::gather, Lane::reduce};
+  std::array<Event, kLanes> lane_ends_;  // of these, in the last step
   std::array<Event, kDepth> step_ends_;
   Event state_read_;
   std::function<void()> until_read_;
@@ -185,10 +191,8 @@ class Executor {
   };
   std::vector<std::vector<UpdateRun>> update_runs_;
   LaneProgress progress_;
-  // The threads of lanes that bring states, and when they were through with the last two steps. Last: they
-  // use everything else.
+  // The threads of lanes that bring states. Last: they use everything else.
   std::array<std::optional<Stream>, kLanes> queues_;
-  std::array<std::array<Event, 2>, kLanes> queue_ends_;
 };
 
 }  // namespace zeno::zero

@@ -28,11 +28,10 @@ std::vector<double> graph_key(const StepInputs& inputs) {
 Executor::Step Executor::start_step(const Program& program, const StepInputs& inputs) {
   ensure(launched_ - waited_ < kDepth, "[executor] {} steps are queued, expected at most {}",
          launched_ - waited_, kDepth);
-  progress_.rethrow();
   const Step step{launched_, running_ == &program, StepClock::kNone, std::make_shared<StepInputs>(inputs)};
   if (step.carries) {
     // Nobody is left who waits for the events that this step records anew.
-    for (const auto& ends : queue_ends_) ends[size_t(step.number % 2)].synchronize();
+    await_queues(step.number - 1);
     return step;
   }
   drain();
@@ -43,28 +42,42 @@ Executor::Step Executor::start_step(const Program& program, const StepInputs& in
   return step;
 }
 
+// A step that was queued in part is no step: nothing can be launched after it.
+void Executor::guard(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (...) {
+    progress_.give_up(std::current_exception());
+    progress_.rethrow();
+  }
+}
+
 void Executor::launch(const StepInputs& inputs) {
-  Step step = start_step(parts_.program, inputs);
-  step.marks = clock_.begin(slot_of(step), compute());
-  if (replayable(step)) {
-    graph_.replay(compute());
-  } else {
-    queue(step, 0, constant_end_);
-  }
-  if (until_read_) {
-    until_read_();
-    hold(state_read_);
-  }
-  queue(step, constant_end_, parts_.program.instructions.size());
-  clock_.end(step.marks, compute());
-  finish_step(step);
+  guard([&] {
+    Step step = start_step(parts_.program, inputs);
+    step.marks = clock_.begin(slot_of(step), compute());
+    if (replayable(step)) {
+      graph_.replay(compute());
+    } else {
+      queue(step, 0, constant_end_);
+    }
+    if (until_read_) {
+      until_read_();
+      hold(state_read_);
+    }
+    queue(step, constant_end_, parts_.program.instructions.size());
+    clock_.end(step.marks, compute());
+    finish_step(step);
+  });
 }
 
 void Executor::launch_evaluation(const StepInputs& inputs) {
-  Step step = start_step(parts_.evaluation, inputs);
-  step.marks = clock_.skip(slot_of(step));
-  queue(step, 0, parts_.evaluation.instructions.size());
-  finish_step(step);
+  guard([&] {
+    Step step = start_step(parts_.evaluation, inputs);
+    step.marks = clock_.skip(slot_of(step));
+    queue(step, 0, parts_.evaluation.instructions.size());
+    finish_step(step);
+  });
 }
 
 // Records the constant part when a step looks like the one before, so that a run whose steps all differ never
@@ -88,29 +101,26 @@ bool Executor::replayable(const Step& step) {
 }
 
 void Executor::queue(const Step& step, size_t begin, size_t end) {
-  const auto guarded = [this](const auto& body) {
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if (queues_[size_t(lane)])
+      post(Lane(lane),
+           [=, this] { queue_lanes(step, begin, end, [&](Lane other) { return other == Lane(lane); }); });
+  }
+  if (!queue_lanes(step, begin, end, [&](Lane lane) { return !queues_[size_t(lane)]; })) progress_.rethrow();
+}
+
+void Executor::post(Lane lane, std::function<void()> task) {
+  queues_[size_t(lane)]->ref().launch([this, task = std::move(task)](Workers&) {
     try {
-      body();
+      choose_device(parts_.device);
+      task();
     } catch (...) {
       progress_.give_up(std::current_exception());
-      throw;
     }
-  };
-  for (int lane = 0; lane < kLanes; ++lane) {
-    if (!queues_[size_t(lane)]) continue;
-    queues_[size_t(lane)]->ref().launch([=, this](Workers&) {
-      guarded([&] {
-        choose_device(parts_.device);
-        queue_lanes(step, begin, end, [&](Lane l) { return int(l) == lane; });
-      });
-    });
-  }
-  guarded([&] {
-    if (!queue_lanes(step, begin, end, [&](Lane l) { return !queues_[size_t(l)]; })) progress_.rethrow();
   });
 }
 
-// False: another thread has failed.
+// False: a thread that queues has failed.
 bool Executor::queue_lanes(const Step& step, size_t begin, size_t end,
                            const std::function<bool(Lane)>& mine) {
   const std::vector<Instruction>& list = running_->instructions;
@@ -122,6 +132,7 @@ bool Executor::queue_lanes(const Step& step, size_t begin, size_t end,
   for (size_t i = begin; i < end; ++i) {
     const Instruction& in = list[i];
     if (!mine(in.lane)) continue;
+    if (progress_.given_up()) return false;
     const std::span<const int> carried(in.carried.data(), step.carries ? in.carried.size() : 0);
     for (int wait : in.waits)
       if (!queued(wait, step.number)) return false;
@@ -147,7 +158,7 @@ void Executor::hold(const Event& event) {
     if (!streams_[size_t(lane)]) continue;
     const auto wait = [stream = stream(lane), event] { stream.wait(event); };
     if (queues_[size_t(lane)]) {
-      queues_[size_t(lane)]->ref().launch([wait](Workers&) { wait(); });
+      post(lane, wait);
     } else {
       wait();
     }
@@ -155,20 +166,21 @@ void Executor::hold(const Event& event) {
 }
 
 void Executor::finish_step(const Step& step) {
-  for (size_t lane = 0; lane < kLanes; ++lane) {
-    if (queues_[lane]) {
-      queue_ends_[lane][size_t(step.number % 2)].record(*queues_[lane]);
-    } else if (streams_[lane]) {
-      lane_ends_[lane].record(*streams_[lane]);
-    }
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if (queues_[size_t(lane)])
+      post(Lane(lane),
+           [this, lane, end = (step.number + 1) * int64_t(length_)] { progress_.reach(Lane(lane), end); });
+  }
+  for (Lane lane : kLanesOfSteps) {
+    if (streams_[size_t(lane)]) lane_ends_[size_t(lane)].record(stream(lane));
   }
   step_ends_[size_t(slot_of(step))].record(compute());
   ++launched_;
 }
 
-void Executor::drain() const {
-  for (const auto& queue : queues_) {
-    if (queue) queue->synchronize();
+void Executor::await_queues(int64_t steps) const {
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if (queues_[size_t(lane)]) progress_.await(Lane(lane), steps * int64_t(length_));
   }
   progress_.rethrow();
 }

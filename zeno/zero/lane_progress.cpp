@@ -41,6 +41,8 @@ void LaneProgress::give_up(std::exception_ptr why) {
   }
 }
 
+bool LaneProgress::given_up() const { return given_up_; }
+
 void LaneProgress::rethrow() const {
   const std::scoped_lock lock(mutex_);
   if (why_) std::rethrow_exception(why_);

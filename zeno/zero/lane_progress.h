@@ -20,13 +20,14 @@ class LaneProgress {
   bool await(Lane lane, int64_t position) const;
   // Wakes everybody. `why` of the first call is kept; null: nobody is to blame.
   void give_up(std::exception_ptr why);
+  bool given_up() const;
   // Throws why it was given up.
   void rethrow() const;
 
  private:
   std::array<std::atomic<int64_t>, kLanes> positions_{};
   mutable std::mutex mutex_;
-  bool given_up_ = false;
+  std::atomic<bool> given_up_ = false;
   std::exception_ptr why_;
 };
 

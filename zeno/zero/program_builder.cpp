@@ -34,8 +34,8 @@ Slots make_slots(const std::vector<Region>& regions) {
     slot = int(slots.meeting.size());
     slots.meeting.push_back({slot});
     std::erase_if(open, [&](const auto& other) {
-      return other.first.tier != tier || other.first.purpose != purpose ||
-             other.first.offset + other.first.bytes <= offset;
+      return other.first.tier != mine.tier || other.first.purpose != mine.purpose ||
+             other.first.offset + other.first.bytes <= mine.offset;
     });
     for (const auto& [other, theirs] : open) {
       if (!share_bytes(other, mine)) continue;

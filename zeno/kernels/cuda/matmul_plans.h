@@ -26,8 +26,8 @@ class MatmulTuning {
   MatmulTuning& operator=(const MatmulTuning&) = delete;
 
  private:
-  const int products_;  // timed by this process before
-  const int64_t milliseconds_;
+  [[maybe_unused]] const int products_;  // timed by this process before; unused without CUDA
+  [[maybe_unused]] const int64_t milliseconds_;
 };
 
 // Takes the plans that this version of cuBLASLt made, for any model of GPU. A missing file holds none; a
