@@ -165,6 +165,7 @@ TEST(BadLines, NameFileLineAndReason) {
   const std::string good = R"({"text": "a"})"
                            "\n\n";
   refused(good + "{\"text\": ", {"a.jsonl:3:", "not JSON", "--skip-bad-lines"});
+  refused(good + "{\"text\": \"a\", \"score\": 88E666666}\n", {"a.jsonl:3:", "number", "--skip-bad-lines"});
   refused(good + R"({"txt": "a"})", {":3:", "no 'text'"});
   refused(good + R"({"text": 7})", {":3:", "no text"});
   refused(good + R"([1])", {":3:", "not a JSON object"});

@@ -114,7 +114,7 @@ std::string contents_of(const Manifest& manifest, const StateFile& file) {
     if (!extent.fills()) names.push_back(manifest.tensors[size_t(extent.tensor)].name);
   }
   std::ranges::sort(names);
-  names.erase(std::ranges::unique(names).begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   const size_t named = std::min(kNamed, names.size());
   std::string text = fmt::format("{} extents, of {}", file.extents.size(),
                                  fmt::join(names.begin(), names.begin() + std::ptrdiff_t(named), ", "));

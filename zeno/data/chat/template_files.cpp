@@ -15,7 +15,7 @@ Json read_object(const Path& path) {
   Json json;
   try {
     json = Json::parse(read_file(path));
-  } catch (const Json::parse_error& error) {
+  } catch (const Json::exception& error) {
     fail(ErrorKind::data, "[{}] not JSON: {}", path.string(), error.what());
   }
   require(json.is_object(), ErrorKind::data, "[{}] got a JSON {}, expected an object", path.string(),

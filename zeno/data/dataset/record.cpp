@@ -141,6 +141,8 @@ Json parse_json(std::string_view text) {
     return Json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {
     fail(ErrorKind::data, "not JSON at byte {}", error.byte);
+  } catch (const nlohmann::json::out_of_range&) {
+    fail(ErrorKind::data, "has a number that is too large, expected less than 1.8e308");
   }
 }
 
