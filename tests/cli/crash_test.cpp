@@ -183,26 +183,32 @@ TEST_F(Crash, ThreadsToProcesses) {
 }
 
 // SIGUSR2 asks for a checkpoint, under mpirun as well; then SIGTERM has one written before the model.
-TEST_F(Crash, SignalsAskForCheckpoints) {
+TEST_F(Crash, SignalsAndAFileAskForCheckpoints) {
   for (const bool mpi : {false, true}) {
     const std::string out = mpi ? "mpi" : "threads";
-    Job job((mpi ? kMpirun : "") + train(out, "--steps 1000000 --save-every 1000000 --save-deadline 30 " +
-                                                  std::string(mpi ? "" : "--ranks 2")),
+    Job job((mpi ? kMpirun : "") +
+                train(out, "--steps 1000000 --save-every 1000000 --keep-last 0 --save-deadline 30 " +
+                               std::string(mpi ? "" : "--ranks 2")),
             path("log"));
     ASSERT_TRUE(eventually([&] { return outcome(out).size() >= 5; })) << text_of(path("log"));
     kill(job.pid(), SIGUSR2);
-    const auto saved = [&] { return folders(out).size() == 1 && whole(folders(out)[0]); };
-    ASSERT_TRUE(eventually(saved)) << text_of(path("log"));
+    const auto saved = [&](size_t count) {
+      return folders(out).size() == count && whole(folders(out).back());
+    };
+    ASSERT_TRUE(eventually([&] { return saved(1); })) << text_of(path("log"));
+    const fs::path request = fs::path(path(out)) / "SAVE";
+    std::ofstream(request).close();
+    ASSERT_TRUE(eventually([&] { return saved(2) && !fs::exists(request); })) << text_of(path("log"));
     // mpirun itself answers SIGTERM by ending the job; it passes SIGUSR1 on.
     kill(job.pid(), mpi ? SIGUSR1 : SIGTERM);
     EXPECT_EQ(job.wait(30s), 0) << text_of(path("log"));
     const std::vector<fs::path> found = folders(out);
-    ASSERT_EQ(found.size(), 2u);
-    EXPECT_TRUE(whole(found[1]));
-    EXPECT_LE(fs::last_write_time(found[1] / "manifest.json"),
+    ASSERT_EQ(found.size(), 3u);
+    EXPECT_TRUE(whole(found[2]));
+    EXPECT_LE(fs::last_write_time(found[2] / "manifest.json"),
               fs::last_write_time(path(out) + "/model.safetensors"));
     const std::string step = outcome(out)[outcome(out).size() - 2];
-    EXPECT_EQ(std::stoll(found[1].filename().string().substr(5)), std::stoll(step));
+    EXPECT_EQ(std::stoll(found[2].filename().string().substr(5)), std::stoll(step));
   }
 }
 
