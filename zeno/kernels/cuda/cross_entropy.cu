@@ -9,9 +9,10 @@
 
 #include "zeno/base/math.h"
 #include "zeno/device/cuda/runtime.h"
+#include "zeno/kernels/cuda/fast_math.h"
 #include "zeno/kernels/cuda/vector.h"
 
-// A cluster of blocks per row, each with a part small enough that three blocks share a processor: while one
+// A cluster of blocks per row, each with a part small enough that several blocks share a processor: while one
 // waits for its data or for its peers, the others compute. A block copies its part into shared memory, takes
 // the maximum and Σ exp(x - max) as the words arrive, exchanges them with its peers and writes the gradient
 // from shared memory. What does not fit there (only of enormous rows) is read again, mostly from L2.
@@ -24,7 +25,8 @@ constexpr int kMaxThreads = 512;
 constexpr int kBatch = 4;              // words of 16 bytes a thread takes together
 constexpr int kPartBytes = 64 * 1024;  // of a row, per block, where kMaxParts suffice
 constexpr int kMaxKept = 224 * 1024;   // bytes of shared memory, of the 227 KiB a block may have
-constexpr uint32_t kMaxParts = 8;      // largest cluster every device takes
+constexpr uint32_t kMaxPartBits = 3;   // 8 blocks: the largest cluster every device takes
+constexpr uint32_t kMaxParts = 1 << kMaxPartBits;
 constexpr float kLog2e = 1.44269504f;
 
 struct CrossEntropyArgs {
@@ -33,8 +35,8 @@ struct CrossEntropyArgs {
   float* losses;
   int32_t* hits;  // null: not wanted
   float grad_scale;
-  uint32_t parts = 1;  // blocks per row
-  uint32_t kept = 0;   // words of a part kept in shared memory
+  uint32_t part_bits = 0;  // log2 of the blocks per row
+  uint32_t kept = 0;       // words of a part kept in shared memory
 };
 
 // A row cut at 16-byte boundaries: up to N - 1 elements, whole words, up to N - 1 elements. The words are
@@ -46,20 +48,22 @@ struct Row {
   int64_t width;
   uint32_t head, tail;    // elements outside words
   uint32_t begin, words;  // of this part
-  uint32_t share;         // words of every part but the last ones
+  Pack<T, N>* first;      // of these words
   uint32_t part;
 
-  __device__ Row(T* at, int64_t count, uint32_t rank, uint32_t parts) : data(at), width(count), part(rank) {
+  __device__ Row(T* at, int64_t count, uint32_t rank, uint32_t part_bits)
+      : data(at), width(count), part(rank) {
     const uint32_t misaligned = uint32_t(reinterpret_cast<uintptr_t>(at) % 16 / sizeof(T));
     head = misaligned == 0 ? 0 : N - misaligned;
     if (head > count) head = uint32_t(count);
     const uint32_t all = uint32_t((count - head) / N);
     tail = uint32_t(count - head - int64_t(all) * N);
-    share = max((all + parts - 1) / parts, 1u);
+    const uint32_t share = max((all + (1u << part_bits) - 1) >> part_bits, 1u);
     begin = min(part * share, all);
     words = min(share, all - begin);
+    first = reinterpret_cast<Pack<T, N>*>(data + head) + begin;
   }
-  __device__ T* word(uint32_t i) const { return data + head + int64_t(begin + i) * N; }
+  __device__ Pack<T, N>* word(uint32_t i) const { return first + i; }
   // Index of this thread's element at the head or the tail; -1: none.
   __device__ int64_t head_index() const {
     return part == 0 && threadIdx.x < head ? int64_t(threadIdx.x) : -1;
@@ -75,26 +79,22 @@ struct Row {
   }
 };
 
-// 2^x; results below 2^-126 are 0.
-__device__ inline float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-// Largest of a word; 16-bit values are compared two at a time.
+// Values of which the largest is wanted: 16-bit ones are compared two at a time.
 template <class T>
-__device__ inline float top_of(const Pack<T, kVector<T>>& pack) {
-  if constexpr (std::is_same_v<T, float>) {
-    float x[4];
-    unpack(pack, x);
-    return fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3]));
-  } else {
-    using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
-    const Pair* pairs = reinterpret_cast<const Pair*>(pack.words);
-    const Pair top = __hmax2(__hmax2(pairs[0], pairs[1]), __hmax2(pairs[2], pairs[3]));
-    return fmaxf(to_float(top.x), to_float(top.y));
-  }
+using Tops = std::conditional_t<std::is_same_v<T, float>, float,
+                                std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>>;
+
+__device__ inline float larger(float a, float b) { return fmaxf(a, b); }
+__device__ inline __half2 larger(__half2 a, __half2 b) { return __hmax2(a, b); }
+__device__ inline __nv_bfloat162 larger(__nv_bfloat162 a, __nv_bfloat162 b) { return __hmax2(a, b); }
+__device__ inline float largest(float top) { return top; }
+__device__ inline float largest(__half2 tops) { return fmaxf(to_float(tops.x), to_float(tops.y)); }
+__device__ inline float largest(__nv_bfloat162 tops) { return fmaxf(to_float(tops.x), to_float(tops.y)); }
+
+template <class T>
+__device__ inline Tops<T> tops_of(const Pack<T, kVector<T>>& pack) {
+  const auto* tops = reinterpret_cast<const Tops<T>*>(pack.words);
+  return larger(larger(tops[0], tops[1]), larger(tops[2], tops[3]));
 }
 
 // Running maximum and Σ 2^(x · log2 e - base), the base being max · log2 e as rounded: whoever uses the sum
@@ -120,10 +120,6 @@ struct Softmax {
     for (int i = 0; i < N; ++i) part[i % 2] += exp2_fast(fmaf(x[i], kLog2e, -from));
     sum += part[0] + part[1];
   }
-  __device__ void merge(const Softmax& other) {
-    raise(other.max);
-    if (other.max > -INFINITY || other.sum != 0) sum = fmaf(other.sum, exp2_fast(other.base() - base()), sum);
-  }
 };
 
 // Of the lanes of a warp, in every lane.
@@ -138,7 +134,8 @@ __device__ inline Softmax warp_softmax(Softmax s) {
 }
 
 // Of all blocks of the cluster, in every thread; merged in the same order everywhere. The peers have started
-// before: shared memory of one that has not is nobody's.
+// before: shared memory of one that has not is nobody's. Lanes that have no warp or part to read hold
+// nothing.
 __device__ inline Softmax cluster_softmax(Softmax s) {
   __shared__ Softmax warps[kMaxThreads / 32];
   __shared__ Softmax parts[kMaxParts];
@@ -153,53 +150,61 @@ __device__ inline Softmax cluster_softmax(Softmax s) {
     }
   }
   cluster.sync();
-  s = parts[0];
-  for (uint32_t part = 1; part < cluster.num_blocks(); ++part) s.merge(parts[part]);
-  return s;
+  const uint32_t lane = threadIdx.x % 32;
+  return warp_softmax(lane < cluster.num_blocks() ? parts[lane] : Softmax());
+}
+
+// Adds kBatch words that lie a block's width apart, of which `left` words from the first on are there.
+// kWhole: all of them, and nothing stands between their instructions.
+template <bool kWhole, class T>
+__device__ inline void add_batch(Softmax& s, const Pack<T, kVector<T>>* first, uint32_t left) {
+  Pack<T, kVector<T>> words[kBatch];
+  const auto there = [&](int k) { return kWhole || k * blockDim.x < left; };
+  words[0] = first[0];
+  Tops<T> tops = tops_of<T>(words[0]);
+#pragma unroll
+  for (int k = 1; k < kBatch; ++k) {
+    if (!there(k)) continue;
+    words[k] = first[k * blockDim.x];
+    tops = larger(tops, tops_of<T>(words[k]));
+  }
+  s.raise(largest(tops));
+#pragma unroll
+  for (int k = 0; k < kBatch; ++k) {
+    if (!there(k)) continue;
+    float x[kVector<T>];
+    unpack(words[k], x);
+    s.add(x);
+  }
 }
 
 // A thread copies the words it will read itself, so nothing but its own copies has to be waited for.
 template <class T>
 __device__ inline Softmax read_row(const Row<T>& row, Pack<T, kVector<T>>* kept, uint32_t kept_words) {
-  constexpr int N = kVector<T>;
   Softmax s;
-  float x[N];
-  const uint32_t copied = min(row.words, kept_words);
-  const auto add_batch = [&](uint32_t base) {
-    Pack<T, N> words[kBatch];
-    float top = -INFINITY;
+  const uint32_t copied = min(row.words, kept_words), batch = kBatch * blockDim.x;
+  const auto copy_batch = [&](uint32_t base) {
 #pragma unroll
     for (int k = 0; k < kBatch; ++k) {
       const uint32_t i = base + k * blockDim.x;
-      if (i >= copied) continue;
-      words[k] = kept[i];
-      top = fmaxf(top, top_of(words[k]));
-    }
-    s.raise(top);
-#pragma unroll
-    for (int k = 0; k < kBatch; ++k) {
-      if (base + k * blockDim.x >= copied) continue;
-      unpack(words[k], x);
-      s.add(x);
-    }
-  };
-  for (uint32_t round = threadIdx.x; round < copied; round += 2 * kBatch * blockDim.x) {
-#pragma unroll
-    for (int k = 0; k < 2 * kBatch; ++k) {
-      const uint32_t i = round + k * blockDim.x;
       if (i < copied) __pipeline_memcpy_async(kept + i, row.word(i), 16);
-      if (k % kBatch == kBatch - 1) __pipeline_commit();
     }
+    __pipeline_commit();
+  };
+  const auto add = [&](uint32_t base) {
+    if (base + (kBatch - 1) * blockDim.x < copied) return add_batch<true, T>(s, kept + base, 0);
+    if (base < copied) add_batch<false, T>(s, kept + base, copied - base);
+  };
+  for (uint32_t base = threadIdx.x; base < copied; base += 2 * batch) {
+    copy_batch(base);
+    copy_batch(base + batch);
     __pipeline_wait_prior(1);
-    add_batch(round);
+    add(base);
     __pipeline_wait_prior(0);
-    add_batch(round + kBatch * blockDim.x);
+    add(base + batch);
   }
   for (uint32_t i = copied + threadIdx.x; i < row.words; i += blockDim.x) {
-    const Pack<T, N> word = load<N>(row.word(i));
-    s.raise(top_of(word));
-    unpack(word, x);
-    s.add(x);
+    add_batch<false, T>(s, row.word(i), 1);
   }
   for (const int64_t i : {row.head_index(), row.tail_index()}) {
     if (i < 0) continue;
@@ -219,7 +224,7 @@ __device__ inline bool found_before(const Row<T>& row, const Pack<T, kVector<T>>
   const int64_t first = row.head + int64_t(row.begin) * N;
   for (uint32_t i = threadIdx.x; i < row.words && first + int64_t(i) * N < target; i += blockDim.x) {
     float x[N];
-    unpack(i < kept_words ? kept[i] : load<N>(row.word(i)), x);
+    unpack(i < kept_words ? kept[i] : *row.word(i), x);
 #pragma unroll
     for (int j = 0; j < N; ++j) found |= x[j] == max && first + int64_t(i) * N + j < target;
   }
@@ -247,14 +252,17 @@ template <class T>
 __device__ inline void write_gradient(const Row<T>& row, const Pack<T, kVector<T>>* kept, uint32_t kept_words,
                                       float base, float factor) {
   constexpr int N = kVector<T>;
-#pragma unroll 4
-  for (uint32_t i = threadIdx.x; i < row.words; i += blockDim.x) {
+  const auto write = [&](uint32_t i, const Pack<T, N>& word) {
     float x[N];
-    unpack(i < kept_words ? kept[i] : load<N>(row.word(i)), x);
+    unpack(word, x);
 #pragma unroll
     for (int j = 0; j < N; ++j) x[j] = exp2_fast(fmaf(x[j], kLog2e, -base)) * factor;
-    store_once<N>(row.word(i), pack<T>(x));
-  }
+    store_once<N>(reinterpret_cast<T*>(row.word(i)), pack<T>(x));
+  };
+  uint32_t i = threadIdx.x;
+#pragma unroll 4
+  for (; i < min(row.words, kept_words); i += blockDim.x) write(i, kept[i]);
+  for (; i < row.words; i += blockDim.x) write(i, *row.word(i));
   for (const int64_t i : {row.head_index(), row.tail_index()}) {
     if (i < 0) continue;
     row.data[i] = from_float<T>(exp2_fast(fmaf(to_float(row.data[i]), kLog2e, -base)) * factor);
@@ -268,12 +276,12 @@ __global__ void __launch_bounds__(kMaxThreads, 3) cross_entropy_kernel(T* logits
   const auto cluster = groups::this_cluster();
   auto started = cluster.barrier_arrive();
   const uint32_t part = cluster.block_rank();
-  const int64_t r = blockIdx.x / a.parts;
-  const Row<T> row(logits + r * a.stride, a.width, part, a.parts);
+  const int64_t r = blockIdx.x >> a.part_bits;
+  const Row<T> row(logits + r * a.stride, a.width, part, a.part_bits);
   const int32_t target = a.targets[r];
-  expect(target >= 0 && target < a.width);
-  const float at_target = to_float(row.data[target]);
   const Softmax mine = read_row(row, kept, a.kept);
+  expect(target >= 0 && target < a.width);  // not before the row's copies are under way
+  const float at_target = to_float(row.data[target]);
   cluster.barrier_wait(std::move(started));
   const Softmax s = cluster_softmax(mine);
   const float base = s.base();
@@ -317,20 +325,21 @@ void allow_shared_memory() {
 template <class T>
 void launch(cudaStream_t stream, const Tensor& logits, CrossEntropyArgs a) {
   const int64_t words = logits.cols / kVector<T>;
-  a.parts = 1;
-  while (a.parts < kMaxParts && div_ceil<int64_t>(words, a.parts) * 16 > kPartBytes) a.parts *= 2;
-  const int64_t share = div_ceil<int64_t>(words, a.parts);
-  a.kept = uint32_t(std::min<int64_t>(share, kMaxKept / 16));
-  // A batch of words for every thread; blocks of short rows share a processor.
+  const auto share_of = [&] { return div_ceil<int64_t>(words, int64_t(1) << a.part_bits); };
+  while (a.part_bits < kMaxPartBits && share_of() * 16 > kPartBytes) ++a.part_bits;
+  const uint32_t parts = 1u << a.part_bits;
+  a.kept = uint32_t(std::min<int64_t>(share_of(), kMaxKept / 16));
+  // Two batches of words for every thread, all under way at once: what a thread does once per row is little
+  // beside that.
   const int64_t threads =
-      std::clamp<int64_t>(round_up<int64_t>(div_ceil<int64_t>(share, kBatch), 32), 128, kMaxThreads);
-  ensure(logits.rows * a.parts < int64_t(1) << 31, "[cross_entropy] logits: got {} rows, expected less",
+      std::clamp<int64_t>(round_up<int64_t>(div_ceil<int64_t>(share_of(), 2 * kBatch), 32), 128, kMaxThreads);
+  ensure(logits.rows * parts < int64_t(1) << 31, "[cross_entropy] logits: got {} rows, expected less",
          logits.rows);
   cudaLaunchAttribute cluster;
   cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {a.parts, 1, 1};
+  cluster.val.clusterDim = {parts, 1, 1};
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(uint32_t(logits.rows) * a.parts);
+  config.gridDim = dim3(uint32_t(logits.rows) * parts);
   config.blockDim = dim3(uint32_t(threads));
   config.dynamicSmemBytes = size_t(a.kept) * 16;
   config.stream = stream;

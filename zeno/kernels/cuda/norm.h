@@ -16,6 +16,13 @@ __device__ inline float2 from_lane(float2 value, int step) {
   return {from_lane(value.x, step), from_lane(value.y, step)};
 }
 
+// Threads of a row's team: parts of a warp only where a thread holds one word; a constant spares arithmetic.
+template <bool kWarp, int kGroups>
+__device__ inline int team_threads(int lanes) {
+  if constexpr (!kWarp) return int(blockDim.x);
+  return kGroups > 1 ? 32 : lanes;
+}
+
 // Sums (one float, or two) over a team: `team` neighbouring lanes of one warp (a power of two), or the whole
 // block when it is wider than a warp. Every thread of the block takes part. `slots` is not used again before
 // the next barrier of the block.

@@ -93,18 +93,17 @@ __device__ inline Sums<kCentered> gather_sums(const BackwardArgs& a, const Slice
     unpack(s.dy[g], dy);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      const float n = (x[i] - s.mean) * s.rstd;
-      const float grad = dy[i] * w[i];
-      if constexpr (kCentered) sum_g += grad;
-      sum_gn = fmaf(grad, n, sum_gn);
-      columns.dweight[g][i] = fmaf(dy[i], n, columns.dweight[g][i]);
+      const float product = dy[i] * (kCentered ? x[i] - s.mean : x[i]);
+      if constexpr (kCentered) sum_g = fmaf(dy[i], w[i], sum_g);
+      sum_gn = fmaf(product, w[i], sum_gn);
+      columns.dweight[g][i] = fmaf(product, s.rstd, columns.dweight[g][i]);
       if constexpr (kCentered) columns.dbias[g][i] += dy[i];
     }
   }
   if constexpr (kCentered) {
-    return {sum_g, sum_gn};
+    return {sum_g, sum_gn * s.rstd};
   } else {
-    return sum_gn;
+    return sum_gn * s.rstd;
   }
 }
 
@@ -112,11 +111,11 @@ template <bool kCentered, class T, int kGroups>
 __device__ inline void write_dx(const BackwardArgs& a, const Slice<T, kGroups>& s, uint32_t row, int lane,
                                 int team, Sums<kCentered> sums) {
   constexpr int N = kVector<T>;
-  float mean_g = 0, mean_gn;
+  float shift = 0, slope;  // dx = rstd · g - slope · (x - mean) - shift + dresidual
   if constexpr (kCentered) {
-    mean_g = sums.x / float(a.width), mean_gn = sums.y / float(a.width);
+    shift = s.rstd * (sums.x / float(a.width)), slope = s.rstd * s.rstd * (sums.y / float(a.width));
   } else {
-    mean_gn = sums / float(a.width);
+    slope = s.rstd * s.rstd * (sums / float(a.width));
   }
   T* dx = static_cast<T*>(a.dx) + row * a.dx_stride + lane * N;
 #pragma unroll
@@ -130,9 +129,8 @@ __device__ inline void write_dx(const BackwardArgs& a, const Slice<T, kGroups>& 
     if (a.dresidual) unpack(s.along[g], r);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      const float n = (x[i] - s.mean) * s.rstd;
-      const float grad = kCentered ? dy[i] * w[i] - mean_g : dy[i] * w[i];
-      r[i] = fmaf(fmaf(-n, mean_gn, grad), s.rstd, r[i]);
+      const float rest = kCentered ? fmaf(s.mean - x[i], slope, r[i] - shift) : fmaf(-x[i], slope, r[i]);
+      r[i] = fmaf(dy[i] * w[i], s.rstd, rest);
     }
     store<N>(dx + g * team * N, pack<T>(r));
   }
@@ -171,7 +169,7 @@ template <bool kCentered, bool kWarp, int kGroups, class T>
 __global__ void __launch_bounds__(kWarp ? kWarpThreads : kTeamThreads) backward_kernel(BackwardArgs a) {
   constexpr int N = kVector<T>;
   __shared__ Sums<kCentered> slots[2][kMaxNormWarps];
-  const int team = kWarp ? a.team : int(blockDim.x);
+  const int team = team_threads<kWarp, kGroups>(a.team);
   const int lane = kWarp ? int(threadIdx.x) & (team - 1) : int(threadIdx.x);
   const uint32_t teams = kWarp ? uint32_t(kWarpThreads / team) : 1;
   Columns<kCentered, kGroups, N> columns;

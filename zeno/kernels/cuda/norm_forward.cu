@@ -64,7 +64,7 @@ __device__ inline float2 statistics(const Pack<T, N> (&v)[kGroups], int lane, in
 template <bool kCentered, bool kWarp, int kGroups, class T>
 __global__ void __launch_bounds__(kWarp ? 128 : 512) forward_kernel(ForwardArgs a) {
   constexpr int N = kVector<T>;
-  const int team = kWarp ? a.team : int(blockDim.x);
+  const int team = team_threads<kWarp, kGroups>(a.team);
   const int lane = kWarp ? int(threadIdx.x) & (team - 1) : int(threadIdx.x);
   const int64_t row =
       kWarp ? blockIdx.x * (blockDim.x / uint32_t(team)) + threadIdx.x / uint32_t(team) : blockIdx.x;
@@ -188,6 +188,8 @@ void launch(cudaStream_t stream, const NormForward& op) {
     while (a.team / 2 >= groups && a.team > 1) a.team /= 2;
     const uint32_t blocks = div_ceil(a.rows, uint32_t(128 / a.team));
     forward_kernel<kCentered, true, 1, T><<<blocks, 128, 0, stream>>>(a);
+  } else if (groups <= 32 * kHeld / 2) {
+    forward_kernel<kCentered, true, kHeld / 2, T><<<div_ceil(a.rows, 4u), 128, 0, stream>>>(a);
   } else if (groups <= 32 * kHeld) {
     forward_kernel<kCentered, true, kHeld, T><<<div_ceil(a.rows, 4u), 128, 0, stream>>>(a);
   } else {
