@@ -52,18 +52,18 @@ test-full: packages asan tsan fuzz
 	@ninja -C $(BUILD)-full -j $(JOBS)
 	@ctest --test-dir $(BUILD)-full --output-on-failure
 
-# OpenMPI itself is not clean under sanitizers: tests that start mpirun are left to the other builds.
-without_mpi := GTEST_FILTER='-Mpi*:*/Mpi*:KilledRank*:Cli.EveryStageAndLauncherGivesTheSameBits'
-
 asan: packages
 	@$(call configure,$(BUILD)-asan,-DZENO_SANITIZE=address$(comma)undefined -DZENO_BENCH=OFF)
 	@ninja -C $(BUILD)-asan -j $(JOBS)
-	@$(without_mpi) ctest --test-dir $(BUILD)-asan --output-on-failure
+	@ctest --test-dir $(BUILD)-asan --output-on-failure
 
+# Between threads of a rank that talk to other hosts, MPI hands messages over in ways that cannot be seen from
+# outside Open MPI: their contract is left to the other builds.
 tsan: packages
 	@$(call configure,$(BUILD)-tsan,-DZENO_SANITIZE=thread -DZENO_BENCH=OFF)
 	@ninja -C $(BUILD)-tsan -j $(JOBS)
-	@$(without_mpi) ctest --test-dir $(BUILD)-tsan --output-on-failure
+	@TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan_suppressions.txt GTEST_FILTER='-*/MpiContract*' \
+	  ctest --test-dir $(BUILD)-tsan --output-on-failure
 
 fuzz: packages
 	$(call install,$(FUZZ_PACKAGES))

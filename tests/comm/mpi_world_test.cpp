@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <string>
 
+#include "tests/support/mpirun.h"
 #include "zeno/comm/world.h"
 
 namespace zeno::comm {
@@ -19,9 +20,9 @@ struct Result {
 
 Result mpirun(int ranks, const std::string& arguments, const std::string& flags = "") {
   const std::string command = fmt::format(
-      "timeout 100 mpirun --allow-run-as-root --oversubscribe --mca btl self,vader,tcp --mca "
-      "btl_vader_single_copy_mechanism none {} -n {} {}/tests/test_comm_mpi {} 2>&1",
-      flags, ranks, ZENO_BINARY_DIR, arguments);
+      "timeout 100 {} --mca btl self,vader,tcp --mca btl_vader_single_copy_mechanism none {} "
+      "{}/tests/test_comm_mpi {} 2>&1",
+      test::mpirun(ranks), flags, ZENO_BINARY_DIR, arguments);
   const auto begin = std::chrono::steady_clock::now();
   Result result;
   FILE* pipe = popen(command.c_str(), "r");
@@ -140,9 +141,9 @@ TEST_F(Mpi, MismatchIsNamed) {
 
 TEST_F(Mpi, TorchrunWithoutMpiIsExplained) {
   const std::string command = fmt::format(
-      "RANK=0 WORLD_SIZE=2 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 {}/tests/test_comm_mpi "
-      "contract 0 2>&1",
-      ZENO_BINARY_DIR);
+      "{} RANK=0 WORLD_SIZE=2 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+      "{}/tests/test_comm_mpi contract 0 2>&1",
+      test::kWithoutLeaks, ZENO_BINARY_DIR);
   FILE* pipe = popen(command.c_str(), "r");
   std::array<char, 2000> buffer{};
   const size_t got = fread(buffer.data(), 1, buffer.size() - 1, pipe);
