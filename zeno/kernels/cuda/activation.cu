@@ -8,17 +8,16 @@
 namespace zeno::cuda {
 namespace {
 
-constexpr float kLog2e = 1.44269504f;
-
 // Whether results have 32 bits, for which functions are computed to a few ulp of fp32.
 template <class T>
 inline constexpr bool kWide = std::is_same_v<T, float>;
 
 // 1 / (1 + e^-x): e^-x overflows to inf and the quotient to 0. Within 3 ulp, for results of 16 bits within
-// |x| / 2^23 of its value: in four instructions, because at the clock of a long run they bound these kernels.
-template <bool kIsWide>
+// 2^-21 + |x| / 2^24 of its value by the errors of the instructions: four of them, because at the clock of a
+// long run they bound these kernels.
+template <class T>
 __device__ inline float sigmoid(float x) {
-  if constexpr (kIsWide) return __fdividef(1.0f, 1.0f + expf(-x));
+  if constexpr (kWide<T>) return __fdividef(1.0f, 1.0f + expf(-x));
   return reciprocal(1.0f + exp2_fast(x * -kLog2e));
 }
 
@@ -34,7 +33,7 @@ __global__ void __launch_bounds__(kRowThreads)
   unpack(gates, gate);
   unpack(ups, up);
 #pragma unroll
-  for (int i = 0; i < N; ++i) up[i] *= gate[i] * sigmoid<kWide<T>>(gate[i]);
+  for (int i = 0; i < N; ++i) up[i] *= gate[i] * sigmoid<T>(gate[i]);
   store<N>(y + row * out_stride + group * N, pack<T>(up));
 }
 
@@ -59,7 +58,7 @@ __global__ void __launch_bounds__(kRowThreads)
   unpack(grads, grad);
 #pragma unroll
   for (int i = 0; i < N; ++i) {
-    const float s = sigmoid<kWide<T>>(gate[i]);
+    const float s = sigmoid<T>(gate[i]);
     const float silu = gate[i] * s;
     const float slope = fmaf(silu, 1.0f - s, s);
     again[i] = up[i] * silu;
@@ -76,13 +75,13 @@ struct GeluParts {
   float weight, slope;  // y = x · weight, dy/dx = slope
 };
 
-// Φ(-|x|) = e^(-z²) · erfcx(z) / 2 with z = |x| / √2. kIsWide, for fp32 results, as the CPU does it:
+// Φ(-|x|) = e^(-z²) · erfcx(z) / 2 with z = |x| / √2. kWide, for fp32 results, as the CPU does it:
 // (1 + 2z) · erfcx(z) is a polynomial in q = (z - 4) / (z + 4) over 0 <= z <= 10.5, and beyond that e^(-z²)
 // is 0. For results of 16 bits erfcx(z) is a polynomial in t = 1 / (1 + 0.55 z) within 5.7e-5 of its value.
-template <bool kIsWide>
+template <class T>
 __device__ inline GeluParts exact_gelu(float x) {
   float e, tail;
-  if constexpr (kIsWide) {
+  if constexpr (kWide<T>) {
     e = expf(x * x * -0.5f);
     const float far = fminf(fabsf(x) * 0.707106781f, 10.5f);
     const float q = __fdividef(far - 4.0f, far + 4.0f);
@@ -107,20 +106,20 @@ __device__ inline GeluParts exact_gelu(float x) {
 }
 
 // weight = (1 + tanh u) / 2 = sigmoid(2u) with u = √(2/π) · (x + 0.044715 x³).
-template <bool kIsWide>
+template <class T>
 __device__ inline GeluParts tanh_gelu(float x) {
   constexpr float kTwoRoot = 1.59576912f;
   const float square = x * x;
   const float twice_u = kTwoRoot * x * fmaf(square, 0.044715f, 1.0f);
-  const float weight = sigmoid<kIsWide>(twice_u);
+  const float weight = sigmoid<T>(twice_u);
   const float rate = kTwoRoot * fmaf(square, 3 * 0.044715f, 1.0f);
   return {weight, fmaf(x * rate, weight * (1.0f - weight), weight)};
 }
 
 template <Gelu kKind, class T>
 __device__ inline GeluParts gelu_parts(float x) {
-  if constexpr (kKind == Gelu::exact) return exact_gelu<kWide<T>>(x);
-  if constexpr (kKind == Gelu::tanh) return tanh_gelu<kWide<T>>(x);
+  if constexpr (kKind == Gelu::exact) return exact_gelu<T>(x);
+  if constexpr (kKind == Gelu::tanh) return tanh_gelu<T>(x);
 }
 
 struct GeluStrides {

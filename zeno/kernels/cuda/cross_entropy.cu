@@ -27,7 +27,6 @@ constexpr int kPartBytes = 64 * 1024;  // of a row, per block, where kMaxParts s
 constexpr int kMaxKept = 224 * 1024;   // bytes of shared memory, of the 227 KiB a block may have
 constexpr uint32_t kMaxPartBits = 3;   // 8 blocks: the largest cluster every device takes
 constexpr uint32_t kMaxParts = 1 << kMaxPartBits;
-constexpr float kLog2e = 1.44269504f;
 
 struct CrossEntropyArgs {
   int64_t stride, width;

@@ -3,6 +3,8 @@
 
 namespace zeno::cuda {
 
+inline constexpr float kLog2e = 1.44269504f;
+
 __device__ inline float exp2_fast(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
