@@ -1,7 +1,7 @@
 // Whole training steps of real model shapes on one GPU: tokens per second, memory planned and seen, and where
 // the time goes. tools/cuda_bench.py runs it beside PyTorch and the floor of the same machine.
 //   cuda_step_bench llama-1b --seq 4096 --batch 4 [--accum 1] [--steps 10] [--grad bf16] [--recompute auto]
-//   [--matmul-dtype fp8] [--split]
+//   [--memory GIB] [--matmul-dtype fp8] [--split]
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -24,8 +24,11 @@ struct Options {
   std::string model = "llama-1b", grad = "fp32", states = "fp32", recompute = "auto", matmul = "bf16", plans;
   int64_t batch = 4, seq = 4096;
   int accum = 1, steps = 10, threads = 1, stage = 0;
+  double memory = 0;  // GiB; 0: what the GPU has
   bool split = false, show_plans = false;
 };
+
+constexpr double kGib = double(size_t(1) << 30);
 
 using model::Arch;
 const std::map<std::string, model::InitOptions> kModels{
@@ -147,8 +150,8 @@ void bench(const Options& o, comm::World& world) {
   const model::ModelConfig config = model::make_config(kModels.at(o.model));
   nn::LayerList layers = model::build_layers(config, o.seq);
   zero::EngineOptions options = engine_options(o);
-  const size_t before = available_memory(options.device);
-  const size_t limit = before + library_memory(options.device.kind).context - (size_t(128) << 20);
+  const size_t all = available_memory(options.device) + library_memory(options.device.kind).context;
+  const size_t limit = o.memory > 0 ? size_t(o.memory * kGib) : all - (size_t(128) << 20);
   if (o.recompute == "auto") plan::choose_recompute(layers, options, world.size(), limit);
   const std::string recompute = plan::describe_recompute(layers, options.policy);
   const double flops = step_flops(layers, {o.batch, o.seq}) * o.accum;
@@ -178,15 +181,14 @@ void bench(const Options& o, comm::World& world) {
   std::sort(times.begin(), times.end());
   const double ms = times[times.size() / 2] * 1000;
   const double tokens = double(o.batch * o.seq * o.accum * world.size());
-  const double gib = double(size_t(1) << 30);
   fmt::print(
       "OURS {:<10} T={}x{}x{} ranks {} stage {} matmul {} grads {}: {:8.0f} tok/s  {:8.2f} ms  {:5.0f} "
       "TFLOP/s  "
       "planned {:.2f} GiB, "
       "driver {:.2f} GiB; {}; ready {:.0f} s; losses {:.4f} {:.4f} .. {:.4f}\n",
       o.model, o.seq, o.batch, o.accum, world.size(), o.stage, o.matmul, o.grad, tokens / ms * 1000, ms,
-      flops / ms / 1e9, double(engine.ledger().booked(Tier::device)) / gib,
-      double(total_memory(options.device) - available_memory(options.device)) / gib, recompute, ready,
+      flops / ms / 1e9, double(engine.ledger().booked(Tier::device)) / kGib,
+      double(total_memory(options.device) - available_memory(options.device)) / kGib, recompute, ready,
       losses[0], losses[1], losses.back());
   if (o.split) print_split(engine);
 }
@@ -206,6 +208,7 @@ int main(int argc, char** argv) {
   app.add_option("--stage", o.stage);
   app.add_option("--ranks", o.threads, "ranks as threads that share the GPU");
   app.add_option("--recompute", o.recompute)->check(CLI::IsMember({"none", "selective", "full", "auto"}));
+  app.add_option("--memory", o.memory, "GiB that --recompute auto may fill, the context included");
   app.add_option("--matmul-dtype", o.matmul, "of the products of blocks")
       ->check(CLI::IsMember({"bf16", "fp8"}));
   app.add_option("--plans", o.plans, "file of matmul plans");

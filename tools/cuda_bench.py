@@ -62,6 +62,7 @@ def main():
     parser.add_argument("--reference", required=True)
     parser.add_argument("--plans", default="matmul_plans.txt")
     parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("--extra", default="", help="more arguments of ours, as in --extra='--memory 37.3'")
     parser.add_argument("cases", nargs="*")
     options = parser.parse_args()
     table = []
@@ -70,7 +71,7 @@ def main():
         floor = floor_of(options.reference, row)
         sustained = sustained_floor(name)
         ours = tokens_per_second(
-            run([options.bench, *arguments.split(), "--plans", options.plans], 300), "OURS")
+            run([options.bench, *arguments.split(), *options.extra.split(), "--plans", options.plans], 300), "OURS")
         peer = None
         if peer_case and not options.no_peer:
             command = [sys.executable, f"{options.reference}/torch_baseline.py", peer_case]
