@@ -29,6 +29,7 @@ struct Options {
 };
 
 constexpr double kGib = double(size_t(1) << 30);
+constexpr int kWarmUp = 3;  // steps before those that are timed
 
 using model::Arch;
 const std::map<std::string, model::InitOptions> kModels{
@@ -169,7 +170,7 @@ void bench(const Options& o, comm::World& world) {
     return zero::StepControl{.hyper = {.lr = 1e-4, .step = step + 1}, .clip = 1};
   };
   engine.submit(batches, control(0));
-  for (int step = 1; step <= o.steps + 2; ++step) {
+  for (int step = 1; step <= o.steps + kWarmUp; ++step) {
     engine.submit(batches, control(step));
     losses.push_back(engine.collect().loss);
     ends.push_back(now());
@@ -177,7 +178,7 @@ void bench(const Options& o, comm::World& world) {
   engine.collect();
   if (world.rank() != 0) return;
   std::vector<double> times;
-  for (size_t i = 3; i < ends.size(); ++i) times.push_back(ends[i] - ends[i - 1]);
+  for (size_t i = kWarmUp; i < ends.size(); ++i) times.push_back(ends[i] - ends[i - 1]);
   std::sort(times.begin(), times.end());
   const double ms = times[times.size() / 2] * 1000;
   const double tokens = double(o.batch * o.seq * o.accum * world.size());
@@ -202,7 +203,7 @@ int main(int argc, char** argv) {
   app.add_option("--batch", o.batch);
   app.add_option("--seq", o.seq);
   app.add_option("--accum", o.accum);
-  app.add_option("--steps", o.steps);
+  app.add_option("--steps", o.steps, "that are timed")->check(CLI::Range(1, 1'000'000));
   app.add_option("--grad", o.grad);
   app.add_option("--states", o.states, "masters and moments: fp32, or bf16 with stochastic rounding");
   app.add_option("--stage", o.stage);
