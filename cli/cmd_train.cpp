@@ -50,14 +50,10 @@ void print_effective(train::ParsedConfig parsed) {
 // Checkpoints that are there before the run starts must be those it goes on from: a restart takes the newest.
 void check_former_checkpoints(const train::RunConfig& run) {
   const std::vector<Path> found = checkpoints_anywhere(run);
-  if (found.empty() || run.resume == "auto") return;
-  std::error_code ignored;
-  const bool own = std::filesystem::equivalent(run.resume, found.front(), ignored) ||
-                   std::filesystem::equivalent(run.resume, run.out, ignored);
-  require(own, ErrorKind::usage,
+  require(found.empty() || train::goes_on_from(run, found.front()), ErrorKind::usage,
           "[train] --max-restarts: {} is there from an earlier run, and a restart would go on from it; give "
           "--resume auto to go on from it now, or choose another --out",
-          found.front().string());
+          found.empty() ? "" : found.front().string());
 }
 
 void check_supervised(const train::RunConfig& run) {
@@ -110,6 +106,7 @@ int supervise(const RunFlags& flags, const train::ParsedConfig& parsed) {
         return step;
       },
       .max_restarts = run.max_restarts,
+      .save_deadline = std::chrono::seconds(run.save_deadline_s),
   });
   return supervisor.run();
 }

@@ -86,6 +86,26 @@ TEST_F(Resume, CheckpointsOfAnEarlierRunAreNotMixedWithNewOnes) {
   EXPECT_NE(result.output.find("--resume auto"), std::string::npos) << result.output;
 }
 
+// Going back: those after the checkpoint gone back to would be taken by the next --resume auto.
+TEST_F(Resume, NewerCheckpointsAreNotLeftForALaterRun) {
+  make_stopped("part", "--micro-batch 2");
+  const std::string back = train(
+      "part", "--micro-batch 2 --steps 8 --save-every 5 --resume " + path("part/checkpoints/step-00000005"));
+  const CommandResult refused = run_command(back);
+  EXPECT_EQ(refused.exit_code, 2) << refused.output;
+  EXPECT_NE(refused.output.find("up to step-00000010"), std::string::npos) << refused.output;
+  fs::rename(path("part/checkpoints/step-00000010"), path("moved"));
+  expect_ok(back);
+}
+
+// Times of steps are all that a trace has.
+TEST_F(Resume, ATraceOfNoStepsIsNotWritten) {
+  expect_ok(train("part", "--micro-batch 2 --steps 4 --save-every 2"));
+  const CommandResult again =
+      expect_ok(train("part", "--micro-batch 2 --steps 4 --resume auto --trace " + path("trace.json")));
+  EXPECT_NE(again.output.find("no step was run"), std::string::npos) << again.output;
+}
+
 // Neither damage everywhere nor a limit of this process is a reason to begin anew, over what is there.
 TEST_F(Resume, OnlyWithoutCheckpointsARunStartsAnew) {
   make_stopped("part", "--ranks 8 --stage 3 --micro-batch 1");

@@ -14,6 +14,7 @@
 
 #include "tests/support/cli_runs.h"
 #include "tests/support/mpirun.h"
+#include "zeno/train/interrupt.h"
 
 namespace zeno::test {
 namespace {
@@ -199,6 +200,34 @@ TEST_F(Supervise, ASignalIsPassedOnOnceAndTheRunEndsWell) {
     EXPECT_EQ(count(job.log(), "the run is process"), 1) << job.log();
     EXPECT_TRUE(is_over(run));
   }
+}
+
+// A terminal that goes away.
+TEST_F(Supervise, AfterAHangUpTheRunSavesAndEnds) {
+  Job job(train("out", "--max-restarts 3 --steps 1000000 --save-every 1000000"), path("log"));
+  ASSERT_TRUE(wait_for([&] { return has(text_of(path("out") + "/metrics.jsonl"), "\"step\":3"); }))
+      << job.log();
+  kill(job.pid(), SIGHUP);
+  EXPECT_EQ(job.wait(), 0) << job.log();
+  EXPECT_TRUE(has(job.log(), "SIGHUP: asked the run to stop")) << job.log();
+  EXPECT_TRUE(saved("out", 3)) << job.log();
+}
+
+// Behind a launcher ranks do not get SIGTERM: the supervisor keeps the time. The launcher here passes nothing
+// on, as if a rank could not come to an end.
+TEST_F(Supervise, TheTimeForSavingEndsBehindALauncherToo) {
+  dir_.write("deaf", "#!/bin/bash\ntrap '' USR1\n\"$@\" & wait $!\n");
+  fs::permissions(path("deaf"), fs::perms::owner_all);
+  Job job(train("out", "--steps 1000000 --save-every 1000000 --save-deadline 1 --launcher " + path("deaf")),
+          path("log"));
+  ASSERT_TRUE(wait_for([&] { return has(text_of(path("out") + "/metrics.jsonl"), "\"step\":3"); }))
+      << job.log();
+  const std::vector<pid_t> ranks = children_of(job.run(1));
+  ASSERT_FALSE(ranks.empty());
+  kill(job.pid(), SIGTERM);
+  EXPECT_EQ(job.wait(), train::kSaveDeadlineExit) << job.log();
+  EXPECT_TRUE(wait_for([&] { return std::all_of(ranks.begin(), ranks.end(), is_over); }, 10s));
+  EXPECT_TRUE(has(job.log(), "--save-deadline: the time after SIGTERM is over")) << job.log();
 }
 
 TEST_F(Supervise, TheRunDiesWithItsSupervisor) {

@@ -151,6 +151,22 @@ TEST_F(TrainFeatures, EvaluatesAndKeepsTheBest) {
   }
 }
 
+// A rate that only does harm: the base is better than all that comes, and is still no result of the run.
+TEST_F(TrainFeatures, TheBestIsOneThatWasTrained) {
+  const CommandResult result = run_command(train(
+      "--eval-data " + path("eval.jsonl") +
+      " --steps 9 --eval-every 3 --eval-on-start --keep-best --lr 5 --clip 0 --schedule constant --out " +
+      path("out")));
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const std::vector<json> evals = evaluations("out");
+  ASSERT_EQ(evals.size(), 4u);
+  double best = 1e300;
+  for (size_t i = 1; i < evals.size(); ++i) best = std::min(best, evals[i].at("eval_loss").get<double>());
+  EXPECT_LT(evals[0].at("eval_loss").get<double>(), best);
+  EXPECT_LT(best, evals.back().at("eval_loss").get<double>());
+  EXPECT_EQ(eval("out").at("loss").get<double>(), best);
+}
+
 TEST_F(TrainFeatures, StopsEarlyOnASplit) {
   // Without progress (rate 0) every evaluation after the first is no improvement.
   const CommandResult result = run_command(

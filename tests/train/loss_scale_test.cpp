@@ -133,6 +133,15 @@ TEST(LossScale, StateSurvivesARestart) {
   EXPECT_EQ(run(second, steps.substr(9)), expected);
 }
 
+// Somebody who gives a scale when going on means it.
+TEST(LossScale, AFixedScaleIsTheConfigsAlsoAfterARestart) {
+  LossScaler dynamic(LossScaleConfig{.initial_scale_power = 16}), fixed({.loss_scale = 128});
+  fixed.restore(dynamic.state());
+  EXPECT_EQ(fixed.scale(), 128);
+  dynamic.restore(fixed.state());
+  EXPECT_EQ(dynamic.scale(), 128);
+}
+
 TEST(LossScale, GrowthStopsBeforeTheScaleOverflows) {
   LossScaler scaler({.initial_scale_power = 126, .window = 1});
   for (int i = 0; i < 10; ++i) scaler.update(false);

@@ -124,6 +124,33 @@ TEST_F(SaveFaults, ADiskThatStaysFullLosesNothing) {
   }
 }
 
+// The best model is saved in the middle of a run: a disk that is full then is no reason to end it.
+TEST_F(SaveFaults, TrainingGoesOnWhenTheBestModelCannotBeSaved) {
+  runs_.dir().write("text.txt", std::string(5000, 'e'));
+  const std::string text = runs_.path("text.txt");
+  const std::string flags =
+      std::string(kFlags) + "--data " + text + " --eval-data " + text + " --eval-every 2 --keep-best ";
+  const train::RunSummary good = runs_.train("good", flags);
+  ASSERT_EQ(good.saved_step, 6);  // every evaluation is better than the one before
+  for (const FileCall call : {FileCall::open, FileCall::pwrite, FileCall::rename}) {
+    fs::remove_all(runs_.path("out"));
+    FaultyFiles files("/out/model.safetensors", {.call = call, .at = 0, .error = ENOSPC});
+    train::RunSummary summary;
+    {
+      const FileSystemOverride use(files);
+      summary = runs_.train("out", flags);
+    }
+    EXPECT_TRUE(files.fired());
+    EXPECT_EQ(summary.saved_step, 6);
+    EXPECT_EQ(runs_.outcome("out"), runs_.outcome("good"));
+  }
+  // The last of them fails: what was the best before stays, and the run says which it is.
+  fs::remove_all(runs_.path("out"));
+  FaultyFiles files("/out/model.safetensors", {.call = FileCall::rename, .at = 2, .error = ENOSPC});
+  const FileSystemOverride use(files);
+  EXPECT_EQ(runs_.train("out", flags).saved_step, 4);
+}
+
 // What makes a checkpoint survive a power cut: every file is synced before it gets its name, and the manifest
 // gets its name after the names of all other files are synced.
 TEST_F(SaveFaults, NothingGetsItsNameBeforeItIsOnTheDisk) {

@@ -38,7 +38,10 @@ class LossScaler {
   void update(bool overflow);
 
   const LossScaleState& state() const { return state_; }
-  void restore(const LossScaleState& state) { state_ = state; }
+  // A fixed scale is what the config says now.
+  void restore(const LossScaleState& state) {
+    if (config_.dynamic()) state_ = state;
+  }
 
  private:
   void on_overflow();

@@ -3,6 +3,7 @@
 // or not at all.
 #pragma once
 
+#include <string>
 #include <utility>
 
 #include "zeno/base/file.h"
@@ -20,12 +21,14 @@ class ModelSaver {
              int rank)
       : engine_(engine), config_(config), tuning_(tuning), source_(std::move(source)), rank_(rank) {}
 
-  void save(const Path& folder);
+  // What has gone wrong with the disk, on rank 0, which alone writes; empty: nothing.
+  std::string save(const Path& folder);
   size_t bytes() const;  // of the weights that it writes
 
  private:
-  template <class Writer>
-  void write(Writer* writer);  // all that is to be saved; null on ranks other than 0
+  // All that is to be saved, with the writer that `make` makes.
+  template <class Make>
+  std::string write(const Path& folder, const Make& make);
 
   zero::Engine& engine_;
   const model::ModelConfig& config_;

@@ -138,7 +138,7 @@ void PeerSaver::finish(bool keep) {
   wait();
   if (on() && world_.rank() == 0)
     log_info("[peer snapshot] {} taken; {} times put off because a save was being written", taken_, put_off_);
-  keep &= taken_ > 0;
+  keep &= on() && !checkpoint::list_checkpoints(folder_.path()).empty();
   if (!keep) return folder_.remove();
   log_info("[peer snapshot] {}: the last state stays in memory; --resume auto goes on from it",
            folder_.path().string());

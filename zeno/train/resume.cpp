@@ -1,6 +1,7 @@
 #include "zeno/train/resume.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
@@ -63,6 +64,12 @@ std::string try_restore(const Path& folder, const RunState& now, zero::Engine& e
 }  // namespace
 
 Path checkpoints_of(const RunConfig& run) { return Path(run.out) / "checkpoints"; }
+
+bool goes_on_from(const RunConfig& run, const Path& newest) {
+  std::error_code ignored;
+  return run.resume == "auto" || std::filesystem::equivalent(run.resume, newest, ignored) ||
+         std::filesystem::equivalent(run.resume, run.out, ignored);
+}
 
 std::string base_model_of(const Path& checkpoint) { return state_of(Checkpoint::open(checkpoint)).model; }
 

@@ -19,6 +19,10 @@ Path checkpoints_of(const RunConfig& run);
 // The model folder that the run of a checkpoint started from.
 std::string base_model_of(const Path& checkpoint);
 
+// Does --resume name the newest checkpoint of the output folder, in one way or another? If not, a later
+// --resume auto would take that one for this run's.
+bool goes_on_from(const RunConfig& run, const Path& newest);
+
 // Checkpoints that a run may go on from, the newest first, and where the newest whole one stands.
 struct ResumePoint {
   std::vector<Path> folders;

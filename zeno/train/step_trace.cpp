@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "zeno/base/log.h"
 #include "zeno/train/trace_file.h"
 
 namespace zeno::train {
@@ -14,6 +15,7 @@ void write_step_trace(const Path& path, const zero::Engine& engine, comm::World&
   const std::vector<std::string> all =
       world.exchange({reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(mine[0])});
   if (world.rank() != 0) return;
+  if (mine.empty()) return log_warning("[trace] {}: no step was run, so there are no times", path.string());
   std::vector<TraceSpan> spans;
   const auto& instructions = engine.program().instructions;
   double zero_us = std::numeric_limits<double>::max();

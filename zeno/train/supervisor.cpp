@@ -14,6 +14,7 @@
 
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
+#include "zeno/train/interrupt.h"
 
 namespace zeno::train {
 namespace {
@@ -26,6 +27,9 @@ class SignalSet {
   SignalSet() {
     sigemptyset(&set_);
     for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD}) sigaddset(&set_, signal);
+    struct sigaction hang_up {};
+    sigaction(SIGHUP, nullptr, &hang_up);
+    if (hang_up.sa_handler != SIG_IGN) sigaddset(&set_, SIGHUP);  // under nohup the run outlives the terminal
     sigprocmask(SIG_BLOCK, &set_, &before_);
   }
   ~SignalSet() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
@@ -123,7 +127,8 @@ int Supervisor::run() {
     const int pid = start();
     log_info("[supervisor] the run is process {}", pid);
     const ChildEnd end = wait_for(pid, signals.set());
-    if (signals_ > 0) return end.exit_code;
+    if (gave_up_) kill(-pid, SIGKILL);  // what a launcher has left behind
+    if (signals_ > 0) return gave_up_ ? kSaveDeadlineExit : end.exit_code;
     const RestartPolicy::Verdict verdict = policy.after(end, options_.newest_step());
     if (!verdict.text.empty()) log_warning("{}", verdict.text);
     if (!verdict.restart) return end.exit_code;
@@ -188,7 +193,8 @@ ChildEnd Supervisor::wait_for(int pid, const sigset_t& signals) {
       kill(-pid, SIGKILL);
     }
     if (signal == SIGUSR2) kill(pid, SIGUSR2);  // a wish for a checkpoint; launchers pass it on
-    if (signal == SIGINT || signal == SIGTERM || signal == SIGUSR1) pass_on(signal, pid);
+    if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGUSR1) pass_on(signal, pid);
+    if (save_until_ && Clock::now() >= *save_until_) give_up_saving(pid);
   }
   const auto lasted = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
   ChildEnd end{0, WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), lasted};
@@ -207,10 +213,24 @@ void Supervisor::pass_on(int signal, int pid) {
   if (signals_ == 1) {
     kill(pid, launched ? SIGUSR1 : signal);  // launchers pass this one on to the ranks, and die of the others
     log_info("[supervisor] SIG{}: asked the run to stop; again: kill it", sigabbrev_np(signal));
+    // Ranks start their clocks at SIGTERM, which those behind a launcher do not get.
+    if (launched && signal == SIGTERM && options_.save_deadline.count() > 0)
+      save_until_ = now + options_.save_deadline;
   } else {
     log_warning("[supervisor] SIG{} again: killing the run", sigabbrev_np(signal));
     kill(launched && signals_ == 2 ? pid : -pid, launched && signals_ == 2 ? SIGTERM : SIGKILL);
   }
+}
+
+void Supervisor::give_up_saving(int pid) {
+  constexpr auto kLauncherEnds = std::chrono::seconds(5);
+  if (!gave_up_)
+    log_warning(
+        "[supervisor] --save-deadline: the time after SIGTERM is over and not everything is saved; "
+        "checkpoints with a manifest are whole: go on with --resume auto");
+  kill(gave_up_ ? -pid : pid, gave_up_ ? SIGKILL : SIGTERM);  // the launcher may have others to end first
+  gave_up_ = true;
+  save_until_ = Clock::now() + kLauncherEnds;
 }
 
 }  // namespace zeno::train

@@ -63,22 +63,26 @@ class Supervisor {
     // Step of the newest checkpoint that is whole.
     std::function<std::optional<int64_t>()> newest_step;
     int64_t max_restarts = 0;
+    std::chrono::seconds save_deadline{0};  // after SIGTERM, of runs behind a launcher; 0: none
   };
   explicit Supervisor(Options options) : options_(std::move(options)) {}
 
-  // Returns the exit code of the last process. The first SIGINT, SIGTERM or SIGUSR1 asks the run to stop, the
-  // next one kills it; after either it is not started again. SIGUSR2 is passed on. The run dies with this
-  // process.
+  // Returns the exit code of the last process. The first SIGINT, SIGTERM, SIGHUP or SIGUSR1 asks the run to
+  // stop, the next one kills it; after either it is not started again. SIGUSR2 is passed on. The run dies
+  // with this process.
   int run();
 
  private:
   int start();
   ChildEnd wait_for(int pid, const sigset_t& signals);
   void pass_on(int signal, int pid);
+  void give_up_saving(int pid);
 
   Options options_;
   int signals_ = 0;  // received so far
   std::chrono::steady_clock::time_point last_signal_{};
+  std::optional<std::chrono::steady_clock::time_point> save_until_;  // then the run is ended
+  bool gave_up_ = false;                                             // it was asked to, at least
 };
 
 }  // namespace zeno::train

@@ -221,23 +221,38 @@ class Trainer {
     record->epoch = data_.train().epochs_after(step);
     summary_.last_eval = record;
     if (reporter_) reporter_->evaluation(*record);
-    const bool best = stopping_.add({step, record->loss, record->token_accuracy});
-    if (best && config_.eval.keep_best && step > 0) {
-      save(config_.run.out, step);
-      note(step, ReportEvent::Kind::checkpoint, fmt::format("the best so far: saved in {}", config_.run.out));
-    }
+    // What was there before the first step is no result of the run.
+    const bool best = step > 0 && stopping_.add({step, record->loss, record->token_accuracy});
+    if (best && config_.eval.keep_best) save_best(step);
     summary_.stopped_early = stopping_.give_up() && step < steps_;
     return !summary_.stopped_early;
   }
 
+  // A disk that is full now may not be later: training goes on.
+  void save_best(int64_t step) {
+    const std::string problem = try_save(config_.run.out, step);
+    if (!problem.empty() && world_.rank() == 0)
+      log_warning("{}; the best model so far, of step {}, is not saved; training goes on", problem, step);
+    if (problem.empty())
+      note(step, ReportEvent::Kind::checkpoint, fmt::format("the best so far: saved in {}", config_.run.out));
+  }
+
   void save(const Path& folder, int64_t step) {
-    saver_.save(folder);
+    const std::string problem = try_save(folder, step);
+    require(problem.empty(), ErrorKind::io, "{}", problem);
+  }
+
+  // What has gone wrong with the disk, the same on all ranks; empty: nothing.
+  std::string try_save(const Path& folder, int64_t step) {
+    std::string problem = saver_.save(folder);
     // A template that is not the folder's own goes along: the result is to be asked as it was trained.
-    if (world_.rank() == 0 && !config_.data.chat_template.empty()) {
+    if (world_.rank() == 0 && problem.empty() && !config_.data.chat_template.empty()) {
       const data::ChatTemplate used = data::ChatTemplate::open(config_.run.model, config_.data.chat_template);
       replace_file(folder / "chat_template.jinja", used.source());
     }
-    if (folder == config_.run.out) summary_.saved_step = step;
+    problem = comm::first_problem(world_, problem, "saving the model");
+    if (problem.empty() && folder == config_.run.out) summary_.saved_step = step;
+    return problem;
   }
 
   void note(int64_t step, ReportEvent::Kind kind, const std::string& text) {
@@ -249,6 +264,9 @@ class Trainer {
     const int64_t step = loop_.steps();
     const bool has_best = config_.eval.keep_best && summary_.saved_step > 0;
     if (!has_best) return save(config_.run.out, step);
+    if (stopping_.best()->step != summary_.saved_step && world_.rank() == 0)
+      log_warning("[train] {} holds the model of step {}: the best, of step {}, could not be saved",
+                  config_.run.out, summary_.saved_step, stopping_.best()->step);
     if (!summary_.interrupted || summary_.saved_step == step) return;
     summary_.last = (Path(config_.run.out) / "last").string();
     save(summary_.last, step);
@@ -313,10 +331,10 @@ void check_run(const TrainConfig& config, const model::ModelConfig& model, int64
           "[train] --out {}: is the adapter's own folder, which the result would replace; choose another",
           run.out);
   const std::vector<Path> former = checkpoint::list_checkpoints(checkpoints_of(run));
-  require(!run.resume.empty() || former.empty(), ErrorKind::usage,
+  require(former.empty() || goes_on_from(run, former.front()), ErrorKind::usage,
           "[train] --out {}: holds checkpoints of an earlier run, up to {}, which a later --resume would "
-          "take for "
-          "this run's; give --resume auto to go on from them, or choose another --out",
+          "take for this run's; give --resume auto to go on from the newest, move those away that are not to "
+          "be gone on from, or choose another --out",
           run.out, former.empty() ? "" : former.front().filename().string());
   const model::Tuning tuning = tuning_of(config);
   const char* other = tuning.lora ? "config.json" : "adapter_config.json";
