@@ -34,5 +34,42 @@ TEST(Fit, ActivationsLeaveAGpuAfterOptimizerStates) {
   }
 }
 
+// What a refusal suggests is planned as a run with these flags has it: stage 3 overlaps, and parameters stay
+// in memory as far as max_in_cpu says.
+TEST(Fit, SuggestionsHaveTheDefaultsOfTheirFlags) {
+  const nn::LayerList layers =
+      test::tiny_decoder(test::Family::llama, {.hidden = 64, .heads = 4, .blocks = 8, .max_seq = 64});
+  zero::EngineOptions options{.shape = {1, 64}, .threads = 1};
+  zero::apply_stage(options.policy, 0);
+  options.policy.overlap = false;
+  options.policy.reduce_bucket = options.policy.gather_bucket = 40'000;  // about a block
+  options.policy.prefetch = 0;
+  options.policy.max_live = 1;
+  options.policy.offload.host_params = 1'000'000'000;
+  zero::EngineOptions sharded = options;
+  zero::apply_stage(sharded.policy, 3);
+  const auto bytes_of = [&](const zero::EngineOptions& some) {
+    const zero::MemoryPlan plan = zero::plan_memory(layers, some, 2);
+    return plan.ledger->booked(Tier::device) + plan.ledger->booked(Tier::host);
+  };
+  const size_t exposed = bytes_of(sharded);
+  sharded.policy.overlap = true;
+  const size_t overlapped = bytes_of(sharded);
+  ASSERT_LT(exposed, overlapped);
+  const auto suggestion = [&](size_t limit) -> std::string {
+    try {
+      require_fit(layers, options, 2, {.device = limit, .host = limit});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "fits";
+  };
+  EXPECT_NE(suggestion(overlapped).find("; --stage 3 needs"), std::string::npos) << suggestion(overlapped);
+  EXPECT_EQ(suggestion(overlapped - 1).find("; --stage 3 needs"), std::string::npos)
+      << suggestion(overlapped - 1);
+  EXPECT_EQ(suggestion(overlapped / 4).find("--offload-param nvme"), std::string::npos)
+      << suggestion(overlapped / 4);
+}
+
 }  // namespace
 }  // namespace zeno::plan

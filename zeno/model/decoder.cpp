@@ -83,8 +83,9 @@ void Decoder::book(const std::vector<nn::Parameter>& table, const DecoderOptions
   const auto device = Tier::device;
   ledger_->book(device, Purpose::parameters, weights);
   ledger_->book(device, Purpose::activations, cache_bytes_ + 2 * aligned(size_t(rows_) * row));
-  ledger_->book(device, Purpose::workspace,
-                aligned(workspace_bytes_) + size_t(threads_) * kernel_scratch_bytes(device_.kind));
+  ledger_->book(
+      device, Purpose::workspace,
+      aligned(workspace_bytes_) + size_t(threads_) * kernel_scratch_bytes(device_.kind) + model_.table_bytes);
   ledger_->book(device, Purpose::inputs, 3 * aligned(size_t(rows_) * sizeof(int32_t)));
   ledger_->book(device, Purpose::logits, size_t(options.sequences * model_.vocab) * sizeof(float));
   if (device_.kind == Device::Kind::cpu) return;

@@ -180,6 +180,7 @@ nn::LayerList build_rope_decoder(const ModelConfig& config, const BuildOptions& 
                                              .neftune_alpha = options.neftune_alpha}));
   const auto rope = std::make_shared<const nn::RopeTable>(options.max_positions, config.head_dim,
                                                           config.rope_theta, config.rope_scaling);
+  model.table_bytes = rope->host_view().bytes();
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     nn::BlockOptions block = block_options(config, layer);
     block.rope = rope;

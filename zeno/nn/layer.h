@@ -186,6 +186,7 @@ struct LayerList {
   int64_t vocab = 0;
   std::vector<std::unique_ptr<Layer>> layers;
   std::unique_ptr<LossLayer> loss;
+  size_t table_bytes = 0;  // of what layers share and nobody trains: angles of positions
 };
 
 }  // namespace zeno::nn

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "zeno/base/error.h"
+#include "zeno/plan/plan_rows.h"
 
 namespace zeno::plan {
 namespace {
@@ -44,6 +45,12 @@ void add_micro_batches(Changes& list, const zero::EngineOptions& options) {
   }
 }
 
+// As a run with this flag has it.
+void set_stage(zero::Policy& policy, int stage) {
+  zero::apply_stage(policy, stage);
+  policy.overlap |= overlaps_by_default(stage);
+}
+
 void add_offload(Changes& list, Tier tier, std::string_view device) {
   const std::string_view folder = tier == Tier::disk ? " --nvme-path FOLDER" : "";
   list.push_back({"optimizer", fmt::format("--offload-optimizer {}{}", device, folder),
@@ -51,10 +58,8 @@ void add_offload(Changes& list, Tier tier, std::string_view device) {
   if (tier == Tier::host)
     list.push_back({"activations", "--offload-activations",
                     [](zero::EngineOptions& o) { o.policy.offload.activations = true; }});
-  list.push_back({"parameters", fmt::format("--offload-param {}", device), [tier](zero::EngineOptions& o) {
-                    o.policy.offload.params = tier;
-                    o.policy.offload.host_params = 0;
-                  }});
+  list.push_back({"parameters", fmt::format("--offload-param {}", device),
+                  [tier](zero::EngineOptions& o) { o.policy.offload.params = tier; }});
 }
 
 // In the order of what they cost the user: sharding (traffic), recompute (a third of the compute), what a GPU
@@ -64,7 +69,7 @@ Changes all_changes(const zero::EngineOptions& options, int world) {
   Changes list;
   for (int stage = 1; stage <= 3 && world > 1; ++stage)
     list.push_back({"stage", fmt::format("--stage {}", stage),
-                    [stage](zero::EngineOptions& o) { zero::apply_stage(o.policy, stage); }});
+                    [stage](zero::EngineOptions& o) { set_stage(o.policy, stage); }});
   for (const auto& [mode, name] :
        {std::pair{nn::Recompute::selective, "selective"}, {nn::Recompute::full, "full"}})
     list.push_back({"recompute", fmt::format("--recompute {}", name), [mode = mode](zero::EngineOptions& o) {
@@ -122,7 +127,7 @@ std::string flags_of(const Changes& changes) {
 
 int ranks_that_fit(const nn::LayerList& model, zero::EngineOptions options, int world, MemoryLimits limits) {
   constexpr int kMost = 1 << 14;
-  zero::apply_stage(options.policy, 3);
+  set_stage(options.policy, 3);
   options.policy.recompute = nn::Recompute::full;
   options.policy.recompute_blocks = -1;
   options.shape.batch = 1;

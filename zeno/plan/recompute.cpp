@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "zeno/plan/offload.h"
+
 namespace zeno::plan {
 namespace {
 
@@ -44,10 +46,11 @@ void choose_recompute(const nn::LayerList& model, zero::EngineOptions& options, 
     policy.recompute = mode;
     policy.recompute_rest = rest;
     for (policy.recompute_blocks = 0; policy.recompute_blocks <= blocks; ++policy.recompute_blocks) {
-      const size_t bytes = zero::plan_memory(model, options, world).ledger->booked(Tier::device);
-      if (bytes <= limit) return;
-      if (bytes < least) leanest = policy;
-      least = std::min(least, bytes);
+      const zero::MemoryPlan plan = zero::plan_memory(model, options, world);
+      const size_t missing = missing_device_bytes(plan, options.device, {.device = limit});
+      if (missing == 0) return;
+      if (missing < least) leanest = policy;
+      least = std::min(least, missing);
     }
   }
   policy = leanest;

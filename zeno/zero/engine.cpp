@@ -56,6 +56,7 @@ void book_all(const ExecutorParts& parts, Ledger& ledger) {
   const size_t inputs = input_bytes(parts.policy, parts.shape);
   ledger.book(Tier::device, Purpose::inputs, inputs);
   ledger.book(Tier::host, Purpose::inputs, inputs * Executor::kDepth);
+  ledger.book(Tier::device, Purpose::workspace, parts.model.table_bytes);
   ledger.book(Tier::device, Purpose::libraries, library_bytes(parts.device.kind));
   ledger.book(Tier::device, Purpose::staging, comm_bytes(parts.device.kind, parts.world));
 }
@@ -153,6 +154,7 @@ Engine::Engine(nn::LayerList model, const EngineOptions& options, comm::World& w
   inputs_ = Buffer(ledger_, Tier::device, Purpose::inputs, bytes, allocator_of(options.device));
   input_slots_ = Buffer(ledger_, Tier::host, Purpose::inputs, bytes * Executor::kDepth,
                         [&](size_t n) { return allocate_pinned(options.device, n); });
+  ledger_.take(Tier::device, Purpose::workspace, model_.table_bytes);
   ledger_.take(Tier::device, Purpose::libraries, library_bytes(options.device.kind));
   ledger_.take(Tier::device, Purpose::staging, comm_bytes(options.device.kind, world.size()));
   if (snapshot_) {
