@@ -12,6 +12,8 @@ import re
 import subprocess
 import sys
 
+from cuda_floor import UPDATE_BYTES
+
 # name: (our arguments, floor row, peer case, published tok/s of LLMQ on this kind of GPU)
 CASES = {
     "llama-1b": ("llama-1b --seq 4096 --batch 4 --grad bf16 --steps 20", ("llama3.2-1b", 4, 4096),
@@ -45,9 +47,10 @@ def tokens_per_second(text, tag):
     return float(found.group(1)) if found else None
 
 
-def floor_of(reference, row):
+def floor_of(reference, row, update_bytes):
     source = open(f"{reference}/floor.py").read()
     source = re.sub(r"(?m)^for a in .*$", f"run(*{row!r})", source)
+    source = source.replace("P * 30 /", f"P * {update_bytes} /")  # AdamW of this case
     return tokens_per_second(run([sys.executable, "-c", source], 120), "FLOOR")
 
 
@@ -68,7 +71,7 @@ def main():
     table = []
     for name in options.cases or CASES:
         arguments, row, peer_case, published = CASES[name]
-        floor = floor_of(options.reference, row)
+        floor = floor_of(options.reference, row, UPDATE_BYTES.get(name, 30))
         sustained = sustained_floor(name)
         ours = tokens_per_second(
             run([options.bench, *arguments.split(), *options.extra.split(), "--plans", options.plans], 300), "OURS")

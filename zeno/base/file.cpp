@@ -187,8 +187,10 @@ MappedFile::~MappedFile() {
   if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
-ReplacingFile::ReplacingFile(Path path)
-    : path_(std::move(path)), temporary_(path_.string() + ".tmp"), file_(File::create(temporary_)) {}
+ReplacingFile::ReplacingFile(Path path, std::string_view suffix)
+    : path_(std::move(path)),
+      temporary_(path_.string() + std::string(suffix)),
+      file_(File::create(temporary_)) {}
 
 ReplacingFile::~ReplacingFile() {
   if (!committed_) ::unlink(temporary_.c_str());
@@ -212,8 +214,8 @@ std::string read_file(const Path& path, uint64_t max_bytes) {
   return contents;
 }
 
-void replace_file(const Path& path, std::string_view contents) {
-  ReplacingFile replacing(path);
+void replace_file(const Path& path, std::string_view contents, std::string_view suffix) {
+  ReplacingFile replacing(path, suffix);
   replacing.file().write_at(contents.data(), contents.size(), 0);
   replacing.commit();
 }

@@ -104,10 +104,11 @@ class MappedFile {
 };
 
 // A file that appears under its name only when commit() has put it on the disk: written beside it as
-// "<name>.tmp", synced, renamed, folder synced. Without commit() the temporary file is removed.
+// "<name>.tmp", synced, renamed, folder synced. Without commit() the temporary file is removed. Where several
+// processes may replace a file at once, each gives a suffix of its own.
 class ReplacingFile {
  public:
-  explicit ReplacingFile(Path path);
+  explicit ReplacingFile(Path path, std::string_view suffix = ".tmp");
   ReplacingFile(ReplacingFile&& other) = delete;
   ~ReplacingFile();
 
@@ -124,7 +125,7 @@ class ReplacingFile {
 // The whole file; refuses files of more than `max_bytes`.
 std::string read_file(const Path& path, uint64_t max_bytes = uint64_t(1) << 30);
 // Writes or replaces the file in one step.
-void replace_file(const Path& path, std::string_view contents);
+void replace_file(const Path& path, std::string_view contents, std::string_view suffix = ".tmp");
 bool file_exists(const Path& path);  // a regular file
 void make_folders(const Path& path);
 void remove_file(const Path& path);                      // nothing there: fine

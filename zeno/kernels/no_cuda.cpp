@@ -10,7 +10,7 @@ MatmulTuning::MatmulTuning() : products_(0), milliseconds_(0) {}
 MatmulTuning::~MatmulTuning() = default;
 void load_matmul_plans(const std::filesystem::path&) {}
 void save_matmul_plans(const std::filesystem::path&) {}
-void fill_random(StreamRef stream, std::byte*, size_t) {
+void fill_random(StreamRef stream, std::byte*, size_t, DType) {
   fail(ErrorKind::internal, "[fill_random] {}: this build has no CUDA", stream.name());
 }
 

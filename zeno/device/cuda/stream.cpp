@@ -61,14 +61,18 @@ struct CudaMark final : DeviceMark {
   Upstream upstream;
   std::shared_ptr<CudaProgress> progress;  // null: CPU streams cannot wait for it
   uint64_t record = 0;
+  int device = 0;
 
+  // The calling thread may be new, and would wake the first GPU too.
   bool done() const override {
+    cuda::check(cudaSetDevice(device), "choose the device");
     const cudaError_t status = cudaEventQuery(*event);
     if (status == cudaErrorNotReady) return false;
     cuda::check(status, "query an event");
     return true;
   }
   void synchronize() const override {
+    cuda::check(cudaSetDevice(device), "choose the device");
     cuda::check(cudaEventSynchronize(*event), "wait for an event");
     upstream.rethrow();
   }
@@ -114,6 +118,7 @@ class CudaStream final : public StreamImpl {
       if (progress_) cuda::write_counter(stream_, progress_->counter, ++records_);
       mark->progress = progress_;
       mark->record = records_;
+      mark->device = options().device.index;
       mark->upstream = upstream_;
     }
     const std::scoped_lock lock(event->mutex);
@@ -129,6 +134,7 @@ class CudaStream final : public StreamImpl {
     }
   }
   void synchronize() override {
+    cuda::check(cudaSetDevice(options().device.index), "choose the device");
     cuda::check(cudaStreamSynchronize(stream_), options().name.c_str());
     const std::scoped_lock lock(mutex_);
     upstream_.rethrow();

@@ -1,7 +1,9 @@
 #include "zeno/kernels/cuda/matmul_plans.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
+#include <array>
 #include <bit>
 #include <iterator>
 #include <optional>
@@ -48,6 +50,13 @@ std::string shape_of(const MatmulPlan& plan) {
   return fmt::format(" {:>8} {:>8} {:>5}", tile_name(algo), cluster_name(algo), split_of(algo));
 }
 
+// One of every machine that shares the folder, often at the same moment: the last one's file stays, whole.
+std::string own_suffix() {
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  return fmt::format(".{}-{}.tmp", host.data(), getpid());
+}
+
 }  // namespace
 
 void load_matmul_plans(const Path& path) {
@@ -82,7 +91,7 @@ void save_matmul_plans(const Path& path) {
   if (plans.empty()) return;
   try {
     if (path.has_parent_path()) make_folders(path.parent_path());
-    replace_file(path, format_plan_file(plans));
+    replace_file(path, format_plan_file(plans), own_suffix());
     if (added > 0) log_info("[matmul] kept {} new plans in {}", added, path.string());
   } catch (const Error& error) {
     log_warning("[matmul] the plans are not saved: {}", error.what());

@@ -33,7 +33,7 @@ bool agree(std::span<const float> expected, std::span<const float> got) {
     norm += e * e;
     error += d * d;
   }
-  return !std::isfinite(norm) || error <= norm * kTolerance * kTolerance;
+  return std::isfinite(norm) && error <= norm * kTolerance * kTolerance;
 }
 
 }  // namespace zeno::cuda

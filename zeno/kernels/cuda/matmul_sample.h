@@ -14,7 +14,7 @@ namespace zeno::cuda {
 // Rows from all over C after `run` into zeros. Overwrites C, waits for the stream.
 std::vector<float> sample_output(const MatmulCall& call, cudaStream_t stream,
                                  const std::function<void()>& run);
-// Up to roundings. Also true when `expected` is not finite: then nothing can be told.
+// Up to roundings. False when `expected` is not finite: then nothing can be told.
 bool agree(std::span<const float> expected, std::span<const float> got);
 
 }  // namespace zeno::cuda
