@@ -264,9 +264,10 @@ class Trainer {
     const int64_t step = loop_.steps();
     const bool has_best = config_.eval.keep_best && summary_.saved_step > 0;
     if (!has_best) return save(config_.run.out, step);
-    if (stopping_.best()->step != summary_.saved_step && world_.rank() == 0)
+    const std::optional<Evaluation>& best = stopping_.best();
+    if (best && best->step != summary_.saved_step && world_.rank() == 0)
       log_warning("[train] {} holds the model of step {}: the best, of step {}, could not be saved",
-                  config_.run.out, summary_.saved_step, stopping_.best()->step);
+                  config_.run.out, summary_.saved_step, best->step);
     if (!summary_.interrupted || summary_.saved_step == step) return;
     summary_.last = (Path(config_.run.out) / "last").string();
     save(summary_.last, step);
