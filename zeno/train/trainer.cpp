@@ -245,14 +245,21 @@ class Trainer {
   // What has gone wrong with the disk, the same on all ranks; empty: nothing.
   std::string try_save(const Path& folder, int64_t step) {
     std::string problem = saver_.save(folder);
-    // A template that is not the folder's own goes along: the result is to be asked as it was trained.
-    if (world_.rank() == 0 && problem.empty() && !config_.data.chat_template.empty()) {
-      const data::ChatTemplate used = data::ChatTemplate::open(config_.run.model, config_.data.chat_template);
-      replace_file(folder / "chat_template.jinja", used.source());
+    try {
+      if (world_.rank() == 0 && problem.empty()) write_template(folder);
+    } catch (const Error& error) {
+      problem = error.what();
     }
     problem = comm::first_problem(world_, problem, "saving the model");
     if (problem.empty() && folder == config_.run.out) summary_.saved_step = step;
     return problem;
+  }
+
+  // A template that is not the folder's own goes along: the result is to be asked as it was trained.
+  void write_template(const Path& folder) const {
+    if (config_.data.chat_template.empty()) return;
+    const data::ChatTemplate used = data::ChatTemplate::open(config_.run.model, config_.data.chat_template);
+    replace_file(folder / "chat_template.jinja", used.source());
   }
 
   void note(int64_t step, ReportEvent::Kind kind, const std::string& text) {
