@@ -248,6 +248,7 @@ class Trainer {
     try {
       if (world_.rank() == 0 && problem.empty()) write_template(folder);
     } catch (const Error& error) {
+      if (error.kind() != ErrorKind::io) throw;
       problem = error.what();
     }
     problem = comm::first_problem(world_, problem, "saving the model");
