@@ -56,6 +56,8 @@ TEST(BuildProgress, AFileGetsALineNowAndThen) {
 TEST(BuildProgress, ATerminalSeesABarAndLogLinesBelowIt) {
   const test::Terminal terminal(70);
   if (terminal.fd() < 0) GTEST_SKIP() << "no pseudo-terminals here";
+  set_log_rank(-1);  // whatever ran before in this process
+  set_log_level(LogLevel::info);
   {
     BuildDisplay display(terminal.fd());
     display.update(at(10));
