@@ -19,6 +19,7 @@ struct Types {
 };
 constexpr Types kTypes[] = {{DType::bf16, DType::f32, DType::u8, DType::u8},
                             {DType::bf16, DType::bf16, DType::u8, DType::u8},
+                            {DType::bf16, DType::i16, DType::u8, DType::u8},
                             {DType::f32, DType::f32, DType::u8, DType::f32},
                             {DType::f16, DType::f32, DType::bf16, DType::u8}};
 
@@ -77,10 +78,11 @@ class CudaMomentCells : public Parity {
     const Twin scalar = zeros(DType::f32, 1, 1);
     *scalar.cpu.as<float>() = factor;
     upload(scalar);
+    const bool split = types.master == DType::i16;
     return {.grad = normal(types.grad, 1, count, 1, 4),
-            .param = poison(DType::bf16, 1, count),
+            .param = split ? normal(DType::bf16, 1, count, 5) : poison(DType::bf16, 1, count),
             .factor = scalar,
-            .master = {normal(types.master, 1, count, 2)},
+            .master = {split ? rests(count, 2) : normal(types.master, 1, count, 2)},
             .m = moment(types.m, StateRole::m, count),
             .v = moment(types.v, StateRole::v, count)};
   }

@@ -47,10 +47,10 @@ class CudaOptimizer : public Parity {
   }
   State state(int64_t count, DType grad, DType master, DType m, DType v) {
     return {.grad = normal(grad, 1, count, 1, 4),
-            .master = normal(master, 1, count, 2),
+            .master = master == DType::i16 ? rests(count, 2) : normal(master, 1, count, 2),
             .m = normal(m, 1, count, 3, 0.1),
             .v = positive(v, count, 4),
-            .param = poison(DType::bf16, 1, count),
+            .param = master == DType::i16 ? normal(DType::bf16, 1, count, 5) : poison(DType::bf16, 1, count),
             .factor = scalar(1.0f / 128)};
   }
   static OptimizerHyper hyper(Kind kind, int64_t step = 7) {
@@ -101,10 +101,9 @@ TEST_F(CudaOptimizer, Fp32StatesHaveTheBitsOfTheCpu) {
 }
 
 TEST_F(CudaOptimizer, RoundedStatesHaveTheBitsOfTheCpu) {
-  const DType choices[][3] = {{DType::bf16, DType::bf16, DType::bf16},
-                              {DType::f32, DType::bf16, DType::bf16},
-                              {DType::f32, DType::bf16, DType::f32},
-                              {DType::bf16, DType::f32, DType::f32}};
+  const DType choices[][3] = {{DType::bf16, DType::bf16, DType::bf16}, {DType::f32, DType::bf16, DType::bf16},
+                              {DType::i16, DType::f32, DType::f32},    {DType::i16, DType::bf16, DType::bf16},
+                              {DType::f32, DType::bf16, DType::f32},   {DType::bf16, DType::f32, DType::f32}};
   for (Kind kind : kKinds) {
     for (const auto& [master, m, v] : choices) {
       for (int64_t count : {5, 30003}) {
@@ -122,9 +121,10 @@ TEST_F(CudaOptimizer, RoundedStatesHaveTheBitsOfTheCpu) {
 // Cuts at odd elements also take the path of single elements.
 TEST_F(CudaOptimizer, CutsDoNotChangeTheBits) {
   constexpr int64_t n = 20000;
-  for (DType dtype : {DType::f32, DType::bf16}) {
-    const State whole = state(n, DType::bf16, dtype, dtype, dtype),
-                cut = state(n, DType::bf16, dtype, dtype, dtype);
+  for (DType master : {DType::f32, DType::bf16, DType::i16}) {
+    const DType moments = master == DType::i16 ? DType::f32 : master;
+    const State whole = state(n, DType::bf16, master, moments, moments),
+                cut = state(n, DType::bf16, master, moments, moments);
     optimizer_update(*gpu, whole.on(&Twin::gpu, hyper(Kind::adamw), 0, n));
     int64_t begin = 0;
     for (int64_t end : {64, 65, 4096, 9999, 20000}) {
@@ -139,15 +139,16 @@ TEST_F(CudaOptimizer, CutsDoNotChangeTheBits) {
 }
 
 TEST_F(CudaOptimizer, AFactorOfZeroLeavesTheStates) {
-  for (DType dtype : {DType::f32, DType::bf16}) {
-    State s = state(1003, DType::f32, dtype, dtype, dtype);
+  for (DType master : {DType::f32, DType::bf16, DType::i16}) {
+    const DType moments = master == DType::i16 ? DType::f32 : master;
+    State s = state(1003, DType::f32, master, moments, moments);
     s.param = normal(DType::bf16, 1, 1003, 9);
     s.factor = scalar(0);
     s.grad.cpu.as<float>()[3] = std::nanf("");
     upload(s.grad);
     update_both(s, hyper(Kind::adamw), 0, 1003);
     expect_same(s);
-    const State before = state(1003, DType::f32, dtype, dtype, dtype);
+    const State before = state(1003, DType::f32, master, moments, moments);
     EXPECT_EQ(on_gpu(s.master), on_gpu(before.master));
     EXPECT_EQ(on_gpu(s.m), on_gpu(before.m));
   }

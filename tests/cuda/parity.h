@@ -82,6 +82,14 @@ class Parity : public ::testing::Test {
     upload(twin);
     return twin;
   }
+  // 16 random bits each: what is left of split masters.
+  Twin rests(int64_t count, uint64_t seed) {
+    Twin twin = allocate(DType::i16, 1, count, 0);
+    std::mt19937_64 engine(seed);
+    for (int64_t i = 0; i < count; ++i) twin.cpu.as<int16_t>()[i] = int16_t(uint16_t(engine()));
+    upload(twin);
+    return twin;
+  }
   Twin workspace(size_t bytes) { return bytes == 0 ? Twin{} : zeros(DType::u8, 1, int64_t(bytes)); }
 
   std::vector<double> on_cpu(const Twin& twin) {
@@ -161,6 +169,8 @@ class Parity : public ::testing::Test {
     };
     if (t.dtype == DType::i32) {
       take.template operator()<int32_t>();
+    } else if (t.dtype == DType::i16) {
+      take.template operator()<int16_t>();
     } else {
       dispatch_float(t.dtype, [&]<class T>() { take.template operator()<T>(); });
     }

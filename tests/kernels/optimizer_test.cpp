@@ -3,6 +3,7 @@
 #include <array>
 
 #include "tests/kernels/host_tensor.h"
+#include "zeno/kernels/master_rest.h"
 
 namespace zeno {
 namespace {
@@ -131,8 +132,9 @@ TEST(Optimizer, EveryRuleAndTypeFollowsTheDoubleReference) {
           ASSERT_NEAR(state.m.get(0, i), r.m, 3e-7);
           ASSERT_NEAR(state.v.get(0, i), r.v, 3e-7 * (r.v + 1e-3));
           const float master = float(state.master.get(0, i));
-          ASSERT_EQ(state.param.get(0, i),
-                    dispatch_float(type, [&]<class T>() { return double(float(T(master))); }));
+          ASSERT_EQ(state.param.get(0, i), dispatch_float(type, [&]<class T>() {
+                      return double(float(copy_of_master<T>(master)));
+                    }));
         }
       }
     }

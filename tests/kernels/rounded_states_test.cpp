@@ -6,6 +6,7 @@
 #include "tests/kernels/every_target.h"
 #include "tests/kernels/host_tensor.h"
 #include "tests/kernels/scalar_cells.h"
+#include "zeno/kernels/master_rest.h"
 #include "zeno/kernels/optimizer.h"
 
 namespace zeno {
@@ -27,6 +28,7 @@ struct State {
 
   void set(StateRole role, const std::vector<float>& values) {
     if (dtype == DType::u8) return encode_moments(values, role, cells());
+    if (dtype == DType::i16) return;  // set with the copies
     for (size_t i = 0; i < values.size(); ++i) {
       dtype == DType::bf16 ? void(view().as<BF16>()[i] = BF16(values[i]))
                            : void(view().as<float>()[i] = values[i]);
@@ -145,7 +147,8 @@ void expect_rounded_update(Kind kind, const Types& types, int64_t n, DType grad,
   EXPECT_EQ(states.v.bytes,
             has_v ? rounded<StateRole::v>(wide.v.get(StateRole::v), rounding, types.v) : v_before);
   const std::vector<float> master = states.master.get(StateRole::master);
-  for (int64_t i = 0; i < n; ++i) ASSERT_EQ(states.param.get(0, i), float(BF16(master[size_t(i)]))) << i;
+  for (int64_t i = 0; i < n; ++i)
+    ASSERT_EQ(states.param.get(0, i), float(copy_of_master<BF16>(master[size_t(i)]))) << i;
 }
 
 TEST(RoundedStates, EveryTargetRuleAndTypeRoundsTheFp32Update) {
@@ -162,6 +165,47 @@ TEST(RoundedStates, EveryTargetRuleAndTypeRoundsTheFp32Update) {
       }
     }
     expect_rounded_update(Kind::adamw, kTypes[1], 1003, DType::bf16, 100000);  // no correction any more
+  });
+}
+
+// Masters kept as what bf16 parameters leave of them give the bits of whole ones.
+void expect_split_update(Kind kind, DType moments, int64_t n, DType grad) {
+  States whole({DType::f32, moments, moments}, n, grad), split({DType::i16, moments, moments}, n, grad);
+  const auto copies = [&] {
+    return std::span(reinterpret_cast<uint16_t*>(split.param.view().data), size_t(n));
+  };
+  const auto rests = [&] { return std::span(split.master.view().as<int16_t>(), size_t(n)); };
+  split_masters(whole.master.bytes.data(), copies(), rests());
+  run_on(2, [&](StreamRef s) {
+    for (int64_t step = 1; step <= 3; ++step) {
+      static constexpr std::array kFactors{0.5f, 0.0f, 0.25f};  // the second is skipped
+      const float* factor = &kFactors[size_t(step - 1)];
+      const int64_t cut = n / 128 * 64;
+      optimizer_update(s, whole.op(hyper_for(kind, step), factor, 0, n));
+      optimizer_update(s, split.op(hyper_for(kind, step), factor, 0, cut));
+      optimizer_update(s, split.op(hyper_for(kind, step), factor, cut, n - cut));
+    }
+  });
+  Bytes joined(whole.master.bytes.size());
+  join_masters(copies(), rests(), joined.data());
+  EXPECT_EQ(joined, whole.master.bytes);
+  EXPECT_EQ(split.param.bytes(), whole.param.bytes());
+  EXPECT_EQ(split.m.bytes, whole.m.bytes);
+  EXPECT_EQ(split.v.bytes, whole.v.bytes);
+}
+
+TEST(RoundedStates, SplitMastersHaveTheBitsOfWholeOnes) {
+  on_every_target([](int64_t) {
+    for (Kind kind : {Kind::adamw, Kind::adam, Kind::sgd, Kind::lion}) {
+      for (DType moments : {DType::f32, DType::bf16, DType::u8}) {
+        for (int64_t n : {5, 64, 1003}) {
+          for (DType grad : {DType::f32, DType::bf16}) {
+            SCOPED_TRACE(fmt::format("{} {} n {} {}", int(kind), name_of(moments), n, name_of(grad)));
+            expect_split_update(kind, moments, n, grad);
+          }
+        }
+      }
+    }
   });
 }
 
@@ -282,12 +326,16 @@ TEST(RoundedStates, AFactorOfZeroLeavesCells) {
   EXPECT_EQ(states.master.bytes, before.master.bytes);
 }
 
-TEST(RoundedStates, MastersAreNotKeptInCells) {
+TEST(RoundedStates, MastersAreNotKeptInCellsNorWithoutTheirCopies) {
   States states(kTypes[1], 64);
   const float factor = 1;
   KernelStream stream(1);
   OptimizerUpdate op = states.op(hyper_for(Kind::adamw), &factor, 0, 64);
   op.master.dtype = DType::u8;
+  EXPECT_THROW(optimizer_update(stream.ref(), op), Error);
+  States split({DType::i16, DType::f32, DType::f32}, 64);  // the rest of nothing
+  op = split.op(hyper_for(Kind::adamw), &factor, 0, 64);
+  op.param = Tensor();
   EXPECT_THROW(optimizer_update(stream.ref(), op), Error);
 }
 

@@ -8,6 +8,7 @@
 #include "tests/support/expect_error.h"
 #include "tests/support/homes.h"
 #include "tests/support/small_run.h"
+#include "zeno/kernels/master_rest.h"
 #include "zeno/train/checkpoint_state.h"
 
 namespace zeno::test {
@@ -166,7 +167,7 @@ TEST(Reshard, StatesMayChangeTheirType) {
         const nn::Parameter& param = engine.units().params[size_t(p)];
         std::vector<float> got(size_t(param.count())),
             expected = values_of(saved, "master", *saved.find(param.name));
-        for (float& value : expected) value = float(BF16(value));
+        for (float& value : expected) value = float(copy_of_master<BF16>(value));
         for (State state : {State::master, State::param}) {
           engine.read(state, p, 0, got);
           expect_same_bits(got, expected, param.name + " " + homes.text());

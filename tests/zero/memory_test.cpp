@@ -13,7 +13,8 @@ using test::run_threads;
 using test::RunResult;
 using test::RunSpec;
 
-// Ψ counted with padding: what the stages keep per rank, in bf16 with bf16 gradients, to the byte.
+// Ψ counted with padding: what the stages keep per rank, in bf16 with bf16 gradients, to the byte. Masters
+// are two bytes beside their parameters, so that the 16 bytes of the papers are 14.
 TEST(Memory, ModelStatesAreTheFormula) {
   for (int world : {1, 2, 4}) {
     for (int stage : {0, 1, 2, 3}) {
@@ -27,7 +28,7 @@ TEST(Memory, ModelStatesAreTheFormula) {
       EXPECT_LT(psi - size_t(units.elements()),
                 units.params.size() * 64 + units.groups.size() * size_t(world) * 64);
       const size_t n = size_t(world);
-      const size_t expected[] = {16 * psi, 4 * psi + 12 * psi / n, 2 * psi + 14 * psi / n, 16 * psi / n};
+      const size_t expected[] = {14 * psi, 4 * psi + 10 * psi / n, 2 * psi + 12 * psi / n, 14 * psi / n};
       const MemoryPlan plan = plan_memory(model, options, world);
       EXPECT_EQ(plan.model_state_bytes, expected[stage]) << "stage " << stage << " world " << world;
       // fp32 accumulation adds two bytes per gradient that is kept.

@@ -16,6 +16,8 @@ std::string_view name_of(DType dtype) {
       return "i64";
     case DType::u8:
       return "u8";
+    case DType::i16:
+      return "i16";
   }
   return "?";
 }

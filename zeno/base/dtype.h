@@ -13,7 +13,7 @@
 
 namespace zeno {
 
-enum class DType : uint8_t { f32, bf16, f16, i32, i64, u8 };
+enum class DType : uint8_t { f32, bf16, f16, i32, i64, u8, i16 };
 
 constexpr size_t size_of(DType dtype) {
   switch (dtype) {
@@ -22,6 +22,7 @@ constexpr size_t size_of(DType dtype) {
       return 4;
     case DType::bf16:
     case DType::f16:
+    case DType::i16:
       return 2;
     case DType::i64:
       return 8;
@@ -64,6 +65,10 @@ constexpr DType dtype_of<int64_t>() {
 template <>
 constexpr DType dtype_of<uint8_t>() {
   return DType::u8;
+}
+template <>
+constexpr DType dtype_of<int16_t>() {
+  return DType::i16;
 }
 
 // Calls f.operator()<T>() with the C++ type of a floating dtype: dispatch_float(d, [&]<class T>() { ... });

@@ -25,9 +25,12 @@ struct OptimizerUpdate {
   Tensor grad;  // flat [1, n], fp32/bf16/fp16
   // States [1, n], each fp32 or bf16; moments also u8, which means cells (moment_cells.h), element 0 being
   // the first of a cell. Results kept in less than fp32 are rounded at random (stochastic_rounding.h).
+  // Masters also i16: what bf16 parameters leave of them (master_rest.h).
   Tensor master;
-  Tensor m, v;   // v: adam/adamw only; m: empty for sgd without momentum
-  Tensor param;  // optional [1, n] copy of master in the compute dtype; empty when masters are the parameters
+  Tensor m, v;  // v: adam/adamw only; m: empty for sgd without momentum
+  // Optional [1, n] copy of master in the compute dtype; empty when masters are the parameters; read too when
+  // masters are the rest.
+  Tensor param;
   // Multiplies every gradient: 1 / (loss scale · clip). Read when the kernel runs, so it may be computed by
   // earlier work on the stream; 0 means: skip the update (overflow) and leave the states untouched. The copy
   // is written in either case, so it may be in a new place.

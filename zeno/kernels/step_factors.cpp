@@ -39,10 +39,13 @@ void check_update(const OptimizerUpdate& op) {
   };
   const bool adam = kind == Kind::adam || kind == Kind::adamw;
   flat("grad", op.grad, true);
-  state("master", op.master, true, false);
+  const bool split = op.master.dtype == DType::i16;
+  if (!split) state("master", op.master, true, false);
   state("m", op.m, adam || kind == Kind::lion || op.hyper.momentum != 0, true);
   state("v", op.v, adam, true);
-  flat("param", op.param, false);
+  flat("param", op.param, split);
+  ensure(!split || op.param.dtype == DType::bf16,
+         "[optimizer] param: got {}, expected bf16, of which masters are the rest", name_of(op.param.dtype));
   ensure(is_float(op.grad.dtype) && is_float(op.param.dtype),
          "[optimizer] grad, param: got {}, {}, expected floating types", name_of(op.grad.dtype),
          name_of(op.param.dtype));

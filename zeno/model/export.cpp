@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "zeno/base/error.h"
+#include "zeno/kernels/master_rest.h"
 #include "zeno/model/file_map.h"
 
 namespace zeno::model {
@@ -39,7 +40,7 @@ void ModelWriter::write_file(const std::string& tensor, int64_t offset, std::spa
       weights_.write(tensor, at, std::as_bytes(values));
     } else {
       std::vector<T> converted(values.size());
-      std::ranges::transform(values, converted.begin(), [](float value) { return T(value); });
+      std::ranges::transform(values, converted.begin(), [](float value) { return copy_of_master<T>(value); });
       weights_.write(tensor, at, std::as_bytes(std::span(converted)));
     }
   });

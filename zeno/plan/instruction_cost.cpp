@@ -193,7 +193,8 @@ double CostModel::reduce_seconds(const Instruction& in) const {
   return seconds + bytes / machine_.memory_rate;
 }
 
-// Gradient read, masters and moments changed, parameters written where they are no masters.
+// Gradient read, masters and moments changed, parameters written where they are no masters, and read where
+// masters are what they leave.
 double CostModel::update_bytes(const Instruction& in) const {
   const int group = in.target.group;
   const int64_t count = step_.units.chunks[size_t(in.chunk)].count;
@@ -203,6 +204,7 @@ double CostModel::update_bytes(const Instruction& in) const {
   double sum = bytes(State::grad);
   for (State state : zero::kOptimizerStates) sum += changed() * bytes(state);
   const bool made = in.made != zero::kNoRegion;
+  if (store_.kept_as(State::master, group) == DType::i16) return sum + changed() * bytes(State::param);
   if (made || step_.policy.compute != step_.policy.states) sum += bytes(State::param);
   return sum;
 }

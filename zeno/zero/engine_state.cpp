@@ -12,6 +12,7 @@
 #include "zeno/base/host.h"
 #include "zeno/base/rng.h"
 #include "zeno/device/device.h"
+#include "zeno/kernels/master_rest.h"
 #include "zeno/kernels/moment_cells.h"
 #include "zeno/kernels/nf4.h"
 #include "zeno/zero/engine.h"
@@ -40,7 +41,7 @@ void narrow(StoredValues& values, DType dtype) {
     for (size_t at = 0; at < total; at += kAtOnce) {
       const size_t count = std::min(kAtOnce, total - at);
       std::memcpy(wide.data(), &values.bytes[at * sizeof(float)], count * sizeof(float));
-      for (size_t i = 0; i < count; ++i) narrow[i] = T(wide[i]);
+      for (size_t i = 0; i < count; ++i) narrow[i] = copy_of_master<T>(wide[i]);
       std::memcpy(&values.bytes[at * sizeof(T)], narrow.data(), count * sizeof(T));
     }
     values = {dtype, values.bytes.first(total * sizeof(T))};
@@ -50,7 +51,7 @@ void narrow(StoredValues& values, DType dtype) {
 void from_floats(std::span<const float> values, DType dtype, std::byte* to) {
   dispatch_float(dtype, [&]<class T>() {
     T* out = reinterpret_cast<T*>(to);
-    for (size_t i = 0; i < values.size(); ++i) out[i] = T(values[i]);
+    for (size_t i = 0; i < values.size(); ++i) out[i] = copy_of_master<T>(values[i]);
   });
 }
 
@@ -117,7 +118,8 @@ std::vector<float> Engine::fetch_nf4(int group, const Run& run) {
 std::vector<float> Engine::fetch(State state, int group, const Run& run) {
   if (state == State::param && units_.groups[group].nf4) return fetch_nf4(group, run);
   const DType dtype = store_.dtype(state);
-  std::vector<std::byte> bytes(store_.bytes_of(state, group, run.count));
+  std::vector<std::byte> bytes(dtype == DType::u8 ? moment_bytes(run.count)
+                                                  : size_t(run.count) * size_of(dtype));
   store_.get(state, group, run.piece, bytes.data(), executor_->compute());
   std::vector<float> values(static_cast<size_t>(run.count));
   if (dtype == DType::u8) {

@@ -277,7 +277,7 @@ void Executor::run_update(const Instruction& in, StreamRef stream, const Step& s
     std::byte* data = brought ? region(in.states) + store.block_offset(state, in.chunk) +
                                     chunk_offset(state, in.chunk, piece)
                               : store.at(state, g, piece);
-    return Tensor(data, store.dtype(state), 1, piece.count);
+    return Tensor(data, store.kept_as(state, g), 1, piece.count);
   };
   const auto in_region = [&](RegionId id, State state, const Partition::Piece& piece) {
     std::byte* data =

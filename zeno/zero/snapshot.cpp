@@ -6,6 +6,7 @@
 #include "zeno/base/error.h"
 #include "zeno/base/math.h"
 #include "zeno/device/copy.h"
+#include "zeno/kernels/master_rest.h"
 #include "zeno/kernels/moment_cells.h"
 
 namespace zeno::zero {
@@ -132,14 +133,19 @@ void Snapshot::copy(StreamRef stream) {
   }
   constexpr size_t kAtOnce = size_t(32) << 20;
   copied_.clear();
+  joined_.assign(places_.size(), 0);
   size_t begin = 0;
   for (size_t i = 0; i < pieces_.size(); ++i) {
     const Place& place = places_[i];
     std::byte* to = buffer_.data() + place.offset;
-    for (const StateStore::Stretch& stretch : store_.stretches(pieces_[i].state, place.group, place.piece)) {
-      copy_async(stream, to, stretch.data, stretch.bytes);
-      to += stretch.bytes;
-    }
+    const auto copy_state = [&](State state) {
+      for (const StateStore::Stretch& stretch : store_.stretches(state, place.group, place.piece)) {
+        copy_async(stream, to, stretch.data, stretch.bytes);
+        to += stretch.bytes;
+      }
+    };
+    copy_state(pieces_[i].state);
+    if (split(i)) copy_state(State::param);
     const size_t end = place.offset + place.bytes;
     if (end - begin < kAtOnce && i + 1 < pieces_.size()) continue;
     copied_.push_back({end, {}});
@@ -164,13 +170,13 @@ void Snapshot::await_release() {
 std::span<const std::byte> Snapshot::part(size_t begin, size_t end) {
   ensure(end - begin <= kPart, "[snapshot] a part of {} bytes", end - begin);
   if (mode_ == Mode::copied) {
-    const auto copied = std::ranges::find_if(copied_, [&](const Copied& c) { return c.end >= end; });
-    if (copied != copied_.end()) copied->done.synchronize();
+    await_copied(end);
+    join_copied(begin, end);
     return {buffer_.data() + begin, end - begin};
   }
   begun_.synchronize();
   std::byte* const to = buffer_.data() + turn_++ % 2 * room();
-  size_t i = size_t(std::ranges::upper_bound(places_, begin, {}, &Place::offset) - places_.begin()) - 1;
+  size_t i = place_at(begin);
   for (size_t at = begin; at < end; ++i) {
     const size_t skip = at - places_[i].offset, bytes = std::min(places_[i].bytes - skip, end - at);
     read(i, skip, {to + (at - begin), bytes});
@@ -178,6 +184,32 @@ std::span<const std::byte> Snapshot::part(size_t begin, size_t end) {
   }
   stream_->synchronize();
   return {to, end - begin};
+}
+
+size_t Snapshot::place_at(size_t offset) const {
+  return size_t(std::ranges::upper_bound(places_, offset, {}, &Place::offset) - places_.begin()) - 1;
+}
+
+void Snapshot::await_copied(size_t end) {
+  const auto copied = std::ranges::find_if(copied_, [&](const Copied& c) { return c.end >= end; });
+  if (copied != copied_.end()) copied->done.synchronize();
+}
+
+// Split masters were copied as the rests of a piece, then its parameters.
+void Snapshot::join_copied(size_t begin, size_t end) {
+  if (begin == end) return;
+  for (size_t i = place_at(begin); i < places_.size() && places_[i].offset < end; ++i) {
+    if (joined_[i] || !split(i)) continue;
+    const Place& place = places_[i];
+    await_copied(place.offset + place.bytes);
+    std::byte* const image = buffer_.data() + place.offset;
+    std::vector<int16_t> rests(static_cast<size_t>(place.piece.count));
+    std::vector<uint16_t> copies(rests.size());
+    std::memcpy(rests.data(), image, place.bytes / 2);
+    std::memcpy(copies.data(), image + place.bytes / 2, place.bytes / 2);
+    join_masters(copies, rests, image);
+    joined_[i] = 1;
+  }
 }
 
 // A stretch of a piece, from wherever it is kept.
@@ -196,6 +228,7 @@ void Snapshot::read(size_t i, size_t skip, std::span<std::byte> out) {
   const Partition::Piece piece{place.piece.full + first, place.piece.shard + first,
                                int64_t(out.size()) / size};
   if (store_.dtype(state) == DType::u8) return read_cells(state, place.group, piece, out);
+  if (split(i)) return read_split(place.group, piece, out.data());
   read_bytes(state, place.group, piece, out.data());
 }
 
@@ -209,6 +242,15 @@ void Snapshot::read_cells(State state, int group, const Partition::Piece& piece,
   std::vector<float> values(static_cast<size_t>(whole.count));
   decode_moments(cells.data(), state == State::first_moment ? StateRole::m : StateRole::v, values);
   std::memcpy(out.data(), values.data() + skip, out.size());
+}
+
+void Snapshot::read_split(int group, const Partition::Piece& piece, std::byte* to) {
+  std::vector<int16_t> rests(static_cast<size_t>(piece.count));
+  std::vector<uint16_t> copies(rests.size());
+  read_bytes(State::master, group, piece, reinterpret_cast<std::byte*>(rests.data()));
+  read_bytes(State::param, group, piece, reinterpret_cast<std::byte*>(copies.data()));
+  stream_->synchronize();
+  join_masters(copies, rests, to);
 }
 
 void Snapshot::read_bytes(State state, int group, const Partition::Piece& piece, std::byte* to) {

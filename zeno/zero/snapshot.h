@@ -76,10 +76,17 @@ class Snapshot {
   bool in_file(State state, int group, const Partition::Piece& piece) const;
   void lay_out_file(int64_t most);
   size_t room() const;
+  size_t place_at(size_t offset) const;  // of the image
   size_t staging_bytes() const;
   void read(size_t place, size_t skip, std::span<std::byte> out);
   void read_cells(State state, int group, const Partition::Piece& piece, std::span<std::byte> out);
   void read_bytes(State state, int group, const Partition::Piece& piece, std::byte* to);
+  bool split(size_t place) const {
+    return store_.kept_as(pieces_[place].state, places_[place].group) == DType::i16;
+  }
+  void read_split(int group, const Partition::Piece& piece, std::byte* to);
+  void join_copied(size_t begin, size_t end);
+  void await_copied(size_t end);
   const std::byte* extent(int chunk);
 
   const UnitTable& units_;
@@ -96,6 +103,7 @@ class Snapshot {
     Event done;
   };
   std::vector<Copied> copied_;
+  std::vector<char> joined_;         // copied, by place: split masters are whole again
   Event begun_;                      // streamed: the state is that of the snapshot
   int extent_chunk_ = -1;            // the chunk whose states are in memory
   std::optional<StreamRef> stream_;  // streamed: for what is on a device

@@ -11,6 +11,7 @@
 #include "zeno/base/math.h"
 #include "zeno/device/copy.h"
 #include "zeno/device/device.h"
+#include "zeno/kernels/master_rest.h"
 #include "zeno/kernels/moment_cells.h"
 
 namespace zeno::zero {
@@ -107,7 +108,11 @@ bool StateStore::aliased(int group) const {
 size_t StateStore::bytes_of(State state, int group, int64_t elements) const {
   if (state == State::param) return units_.groups[group].stored_bytes(elements, policy_.compute);
   if (dtype(state) == DType::u8) return moment_bytes(elements);
-  return size_t(elements) * size_of(dtype(state));
+  return size_t(elements) * size_of(kept_as(state, group));
+}
+
+DType StateStore::kept_as(State state, int group) const {
+  return state == State::master && units_.groups[size_t(group)].split ? DType::i16 : dtype(state);
 }
 
 DType StateStore::dtype(State state) const {
@@ -336,6 +341,26 @@ std::vector<StateStore::Stretch> StateStore::stretches(State state, int group,
 
 void StateStore::get(State state, int group, const Partition::Piece& piece, std::byte* out,
                      StreamRef stream) {
+  if (kept_as(state, group) != DType::i16) return get_kept(state, group, piece, out, stream);
+  std::vector<uint16_t> copies(static_cast<size_t>(piece.count));
+  std::vector<int16_t> rests(copies.size());
+  get_kept(State::param, group, piece, reinterpret_cast<std::byte*>(copies.data()), stream);
+  get_kept(State::master, group, piece, reinterpret_cast<std::byte*>(rests.data()), stream);
+  join_masters(copies, rests, out);
+}
+
+void StateStore::put(State state, int group, const Partition::Piece& piece, const std::byte* from,
+                     StreamRef stream) {
+  if (kept_as(state, group) != DType::i16) return put_kept(state, group, piece, from, stream);
+  std::vector<uint16_t> copies(static_cast<size_t>(piece.count));
+  std::vector<int16_t> rests(copies.size());
+  split_masters(from, copies, rests);
+  put_kept(State::param, group, piece, reinterpret_cast<const std::byte*>(copies.data()), stream);
+  put_kept(State::master, group, piece, reinterpret_cast<const std::byte*>(rests.data()), stream);
+}
+
+void StateStore::get_kept(State state, int group, const Partition::Piece& piece, std::byte* out,
+                          StreamRef stream) {
   const OnDisk what = state == State::param ? OnDisk::params : OnDisk::states;
   for (const Stretch& stretch : stretches(state, group, piece)) {
     if (stretch.tier == Tier::device) {
@@ -349,8 +374,8 @@ void StateStore::get(State state, int group, const Partition::Piece& piece, std:
   stream.synchronize();
 }
 
-void StateStore::put(State state, int group, const Partition::Piece& piece, const std::byte* from,
-                     StreamRef stream) {
+void StateStore::put_kept(State state, int group, const Partition::Piece& piece, const std::byte* from,
+                          StreamRef stream) {
   const OnDisk what = state == State::param ? OnDisk::params : OnDisk::states;
   const bool on_gpu = stream.device().kind == Device::Kind::cuda;
   for (const Stretch& stretch : stretches(state, group, piece)) {

@@ -1,7 +1,8 @@
 // The training state one rank keeps between steps: parameters in compute precision, gradients, fp32 masters
 // and moments, each whole or as a shard per group. Where masters and parameters have the same type and stay
-// where they are used, they are the same: no second copy. With one rank, shards are the full buffers. Frozen
-// groups may be kept in NF4: then parameters are Nf4Cells, and an element's place is that of its cell.
+// where they are used, they are the same: no second copy. Masters that stay beside bf16 parameters are split:
+// only what those leave of them is kept. With one rank, shards are the full buffers. Frozen groups may be
+// kept in NF4: then parameters are Nf4Cells, and an element's place is that of its cell.
 //
 // Every state has a home: memory of the device, memory of the host, or an extent of a file (units.h says
 // which). What has its home on disk, or on the host of a GPU, is moved by the step program; get() and put()
@@ -63,8 +64,10 @@ class StateStore {
   bool exists(State state, int group) const { return slot(state, group).exists; }
   // Are masters and parameters of the group the same memory?
   bool aliased(int group) const;
-  // Of an element; of NF4 parameters, what they decode to; u8: moments in cells.
+  // Of an element; of NF4 parameters, what they decode to; u8: moments in cells. As get() and put() have it.
   DType dtype(State state) const;
+  // As it lies in memory; i16: split masters (master_rest.h).
+  DType kept_as(State state, int group) const;
   // Of what an element is worth: what checkpoints keep.
   DType value_dtype(State state) const { return dtype(state) == DType::u8 ? DType::f32 : dtype(state); }
   // First element of what this rank keeps of the group's parameters or gradients, in memory.
@@ -73,8 +76,9 @@ class StateStore {
   // states must lie within one chunk.
   std::byte* at(State state, int group, const Partition::Piece& piece) const;
 
-  // Any home, from and to memory of the host. Blocking. flush() before the next step: what was put is on the
-  // disk then, and nothing that the step may change is remembered.
+  // Any home, from and to memory of the host. Split masters are put with their parameters. Blocking. flush()
+  // before the next step: what was put is on the disk then, and nothing that the step may change is
+  // remembered.
   void get(State state, int group, const Partition::Piece& piece, std::byte* out, StreamRef stream);
   void put(State state, int group, const Partition::Piece& piece, const std::byte* from, StreamRef stream);
   void flush();
@@ -136,6 +140,9 @@ class StateStore {
   };
   const Slot& slot(State state, int group) const { return slots_[size_t(state)][size_t(group)]; }
   size_t& offset_of(State state, int chunk) { return offsets_[size_t(state)][size_t(chunk)]; }
+  void get_kept(State state, int group, const Partition::Piece& piece, std::byte* out, StreamRef stream);
+  void put_kept(State state, int group, const Partition::Piece& piece, const std::byte* from,
+                StreamRef stream);
   void place_group(int group, bool shard_optimizer);
   void place_chunk(int chunk);
   // Of a state in a chunk's block, with what fills it up; 0: it does not move with the chunk.

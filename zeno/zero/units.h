@@ -23,6 +23,7 @@ struct Group {
   bool sparse = false;       // gradients are exchanged row by row
   Tier tier = Tier::device;  // where parameters are kept between uses
   bool moves = false;        // from there to the device for each use
+  bool split = false;        // masters are kept as what bf16 parameters leave of them (master_rest.h)
   bool nf4 = false;          // kept as cells of 4-bit codes; layout and partition never cut a cell
   FlatLayout layout;         // ids are indices into UnitTable::params
   Partition partition;

@@ -1,6 +1,7 @@
 #include "zeno/kernels/optimizer.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "zeno/kernels/cpu/optimizer.cpp"
@@ -49,10 +50,38 @@ HWY_INLINE hn::Vec<D> stepped(D d, const StepFactors& f, hn::Vec<D> g, hn::Vec<D
 template <Kind kKind>
 inline constexpr bool kHasV = kKind == Kind::adamw || kKind == Kind::adam;
 
-template <Kind kKind, class G, class P>
+// A copy of masters in bf16 (master_rest.h).
+struct MasterCopy {
+  uint16_t bits;
+};
+template <class D>
+HWY_INLINE hn::Vec<U32Tag<D>> narrow(D, hn::Vec<D> v, MasterCopy) {
+  const U32Tag<D> du;
+  return hn::ShiftRight<16>(hn::Add(hn::BitCast(du, v), hn::Set(du, 0x8000u)));
+}
+template <class T>
+using CopyOf = std::conditional_t<std::is_same_v<T, BF16>, MasterCopy, T>;
+
+template <class Lanes>
+HWY_INLINE Floats load_joined(const MasterCopy* copy, const int16_t* rest, Lanes lanes) {
+  const FloatTag d;
+  const auto high = hn::PromoteTo(BitsTag(), load_raw(d, reinterpret_cast<const uint16_t*>(copy), lanes));
+  const auto low = hn::PromoteTo(IntTag(), load_raw(d, rest, lanes));
+  return hn::BitCast(d, hn::Add(hn::ShiftLeft<16>(high), hn::BitCast(BitsTag(), low)));
+}
+template <class Lanes>
+HWY_INLINE void store_split(Floats master, MasterCopy* copy, int16_t* rest, Lanes lanes) {
+  const FloatTag d;
+  store(d, master, copy, lanes);
+  const hn::Rebind<uint16_t, FloatTag> d16;
+  store_raw(d, hn::TruncateTo(d16, hn::BitCast(BitsTag(), master)), reinterpret_cast<uint16_t*>(rest), lanes);
+}
+
+// M: float, or int16_t for what `param` leaves.
+template <Kind kKind, class G, class P, class M>
 struct Spans {
   const G* grad;
-  float* master;
+  M* master;
   float* m;  // null: sgd without momentum
   float* v;
   P* param;  // null: no copy
@@ -60,39 +89,53 @@ struct Spans {
   bool streaming;
 };
 
-template <Kind kKind, class G, class P, class Lanes>
-HWY_INLINE void update_lanes(const StepFactors& f, const Spans<kKind, G, P>& s, int64_t i, Lanes lanes) {
+template <Kind kKind, class G, class P, class M, class Lanes>
+HWY_INLINE void update_lanes(const StepFactors& f, const Spans<kKind, G, P, M>& s, int64_t i, Lanes lanes) {
+  constexpr bool kSplit = std::is_same_v<M, int16_t>;
   const FloatTag d;
+  Floats master;
+  if constexpr (kSplit) {
+    master = load_joined(s.param + i, s.master + i, lanes);
+  } else {
+    master = load(d, s.master + i, lanes);
+  }
   const auto g = hn::Mul(load(d, s.grad + i, lanes), hn::Set(d, f.grad));
   auto m = s.m ? load(d, s.m + i, lanes) : hn::Zero(d);
   auto v = hn::Zero(d);
   if constexpr (kHasV<kKind>) v = load(d, s.v + i, lanes);
-  const auto p = stepped<kKind>(d, f, g, load(d, s.master + i, lanes), m, v);
-  store(d, p, s.master + i, lanes);
+  const auto p = stepped<kKind>(d, f, g, master, m, v);
   if (s.m) store(d, m, s.m + i, lanes);
   if constexpr (kHasV<kKind>) store(d, v, s.v + i, lanes);
-  if (s.streaming) {
-    stream(d, p, s.param + i, lanes);
-  } else if (s.param) {
-    store(d, p, s.param + i, lanes);
+  if constexpr (kSplit) {
+    store_split(p, s.param + i, s.master + i, lanes);
+  } else {
+    store(d, p, s.master + i, lanes);
+    if (s.streaming) {
+      stream(d, p, s.param + i, lanes);
+    } else if (s.param) {
+      store(d, p, s.param + i, lanes);
+    }
   }
 }
 
-template <Kind kKind>
+template <class T>
+HWY_INLINE T* from(const Tensor& t, int64_t begin) {
+  return t ? reinterpret_cast<T*>(t.data) + begin : nullptr;
+}
+
+template <Kind kKind, class M, class P>
 void update_range(const OptimizerUpdate& op, const StepFactors& f, int64_t begin, int64_t end) {
   dispatch_float(op.grad.dtype, [&]<class G>() HWY_ATTR {
-    dispatch_float(op.param ? op.param.dtype : DType::f32, [&]<class P>() HWY_ATTR {
-      const FloatTag d;
-      P* param = op.param ? op.param.as<P>() + begin : nullptr;
-      const Spans<kKind, G, P> s{.grad = op.grad.as<G>() + begin,
-                                 .master = op.master.as<float>() + begin,
-                                 .m = op.m ? op.m.as<float>() + begin : nullptr,
-                                 .v = op.v ? op.v.as<float>() + begin : nullptr,
-                                 .param = param,
-                                 .streaming = param && streams_well(param)};
-      for_lanes(d, end - begin, [&](int64_t i, auto lanes) HWY_ATTR { update_lanes(f, s, i, lanes); });
-      if (s.streaming) hwy::FlushStream();
-    });
+    P* const param = from<P>(op.param, begin);
+    const bool split = std::is_same_v<M, int16_t>;  // then the copy was read, and is in the cache
+    const Spans<kKind, G, P, M> s{.grad = from<G>(op.grad, begin),
+                                  .master = from<M>(op.master, begin),
+                                  .m = from<float>(op.m, begin),
+                                  .v = from<float>(op.v, begin),
+                                  .param = param,
+                                  .streaming = !split && param && streams_well(param)};
+    for_lanes(FloatTag(), end - begin, [&](int64_t i, auto lanes) HWY_ATTR { update_lanes(f, s, i, lanes); });
+    if (s.streaming) hwy::FlushStream();
   });
 }
 
@@ -155,7 +198,7 @@ struct Part {
   HWY_INLINE void store_copy(Floats x, int64_t k, Lanes lanes, bool streaming) const {
     const FloatTag d;
     const auto put = [&](auto* p) HWY_ATTR { streaming ? stream(d, x, p, lanes) : store(d, x, p, lanes); };
-    if (Type::of(tensor) == DType::bf16) return put(as<BF16>(k));
+    if (Type::of(tensor) == DType::bf16) return put(as<MasterCopy>(k));
     if (Type::of(tensor) == DType::f16) return put(as<F16>(k));
     put(as<float>(k));
   }
@@ -182,18 +225,27 @@ HWY_INLINE void update_part(const OptimizerUpdate& op, const StepFactors& f,
   const Part<Master> master(op.master, at);
   const Part<Moment, StateRole::m> first(op.m, at);
   const Part<Moment, StateRole::v> second(op.v, at);
+  const bool split = Master::of(op.master) == DType::i16;
+  const auto load_master = [&](int64_t k, auto lanes) HWY_ATTR {
+    return split ? load_joined(param.template as<MasterCopy>(k), master.template as<int16_t>(k), lanes)
+                 : master.load_lanes(k, lanes);
+  };
   for_lanes(d, count, [&](int64_t k, auto lanes) HWY_ATTR {
     const auto g = hn::Mul(grad.load_lanes(k, lanes), hn::Set(d, f.grad));
     auto m = op.m ? first.load_lanes(k, lanes) : hn::Zero(d);
     auto v = hn::Zero(d);
     if constexpr (kHasV<kKind>) v = second.load_lanes(k, lanes);
-    auto p = stepped<kKind>(d, f, g, master.load_lanes(k, lanes), m, v);
+    auto p = stepped<kKind>(d, f, g, load_master(k, lanes), m, v);
     const auto noise = noises.at(k);
     hn::Store(noise, BitsTag(), waiting.noise + k);
-    p = master.store_rounded(p, noise, k, lanes, nullptr);
+    if (!split) p = master.store_rounded(p, noise, k, lanes, nullptr);
     if (op.m) first.store_rounded(m, noise, k, lanes, waiting.m);
     if constexpr (kHasV<kKind>) second.store_rounded(v, noise, k, lanes, waiting.v);
-    if (op.param) param.store_copy(p, k, lanes, streaming);
+    if (split) {
+      store_split(p, param.template as<MasterCopy>(k), master.template as<int16_t>(k), lanes);
+    } else if (op.param) {
+      param.store_copy(p, k, lanes, streaming);
+    }
   });
   if (op.m && Moment::of(op.m) == DType::u8) {
     encode_cell<StateRole::m>(waiting.m, waiting.noise, first.cell());
@@ -233,7 +285,15 @@ bool update_usual(const OptimizerUpdate& op, const StepFactors& f, int64_t begin
 template <Kind kKind>
 void update_kind(const OptimizerUpdate& op, const StepFactors& f, int64_t begin, int64_t end) {
   const auto plain = [](const Tensor& t) { return !t || t.dtype == DType::f32; };
-  if (plain(op.master) && plain(op.m) && plain(op.v)) return update_range<kKind>(op, f, begin, end);
+  if (plain(op.m) && plain(op.v)) {
+    if (op.master.dtype == DType::i16) return update_range<kKind, int16_t, MasterCopy>(op, f, begin, end);
+    if (op.master.dtype == DType::f32) {
+      return dispatch_float(op.param ? op.param.dtype : DType::f32, [&]<class P>() HWY_ATTR {
+        update_range<kKind, float, CopyOf<P>>(op, f, begin, end);
+      });
+    }
+  }
+  if (update_usual<Fixed<DType::i16>>(op, f, begin, end)) return;
   if (update_usual<Fixed<DType::f32>>(op, f, begin, end)) return;
   if (update_usual<Fixed<DType::bf16>>(op, f, begin, end)) return;
   update_rounded<kKind, AnyType, AnyType, AnyType>(op, f, begin, end);
@@ -273,7 +333,7 @@ void optimizer_update(StreamRef stream, const OptimizerUpdate& op) {
   stream.launch([=](Workers& workers) {
     const float grad_factor = *op.grad_factor;
     const bool skipped = grad_factor == 0;
-    if (skipped && !op.param) return;
+    if (skipped && (!op.param || op.master.dtype == DType::i16)) return;  // the copy is where it was
     const StepFactors factors = step_factors(op.hyper, grad_factor);
     constexpr int64_t kGrain = 16384;  // whole cells
     workers.for_ranges(op.master.count(), kGrain, [&](int64_t begin, int64_t end, int) {

@@ -9,21 +9,30 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Elements [i, i + N). kRounded: some state is bf16.
-template <Kind kKind, bool kRounded, int N>
+// How states are kept: all as fp32; so but for masters, which are split; or as their types say.
+enum class Kept { plain, split, any };
+
+// Elements [i, i + N).
+template <Kind kKind, Kept kKept, int N>
 __device__ inline void update(const UpdateArgs& a, int64_t i) {
-  const auto state_type = [](const Array& state) { return kRounded ? state.dtype : DType::f32; };
-  AnyPack<N> grads, masters, ms, vs;
+  const auto state_type = [](const Array& state) { return kKept == Kept::any ? state.dtype : DType::f32; };
+  const bool split = kKept == Kept::split || (kKept == Kept::any && a.master.dtype == DType::i16);
+  AnyPack<N> grads, masters, copies, ms, vs;
   grads.load(a.grad, a.grad.dtype, i);
-  masters.load(a.master, state_type(a.master), i);
+  masters.load(a.master, split ? DType::i16 : state_type(a.master), i);
+  if (split) copies.load(a.param, DType::bf16, i);
   if (a.m.data) ms.load(a.m, state_type(a.m), i);
   if constexpr (kHasV<kKind>) vs.load(a.v, state_type(a.v), i);
   StepFactors factors = a.factors;
   factors.grad = *a.grad_factor;
   float g[N], p[N], m[N] = {}, v[N] = {};
-  masters.get(state_type(a.master), p);
+  if (split) {
+    join(copies, masters, p);
+  } else {
+    masters.get(state_type(a.master), p);
+  }
   if (factors.grad == 0) {
-    if (a.param.data) put_param(a.param, i, p);
+    if (a.param.data && !split) put_param(a.param, i, p);
     return;
   }
   grads.get(a.grad.dtype, g);
@@ -33,7 +42,7 @@ __device__ inline void update(const UpdateArgs& a, int64_t i) {
 #pragma unroll
   for (int k = 0; k < N; ++k) {
     p[k] = stepped<kKind>(factors, __fmul_rn(g[k], factors.grad), p[k], m[k], v[k]);
-    if constexpr (kRounded) noise[k] = a.rounding.noise(a.first_index + i + k);
+    if constexpr (kKept == Kept::any) noise[k] = a.rounding.noise(a.first_index + i + k);
   }
   put_state(a.master, i, p, noise, StateRole::master);
   if (a.m.data) put_state(a.m, i, m, noise, StateRole::m);
@@ -41,25 +50,25 @@ __device__ inline void update(const UpdateArgs& a, int64_t i) {
   if (a.param.data) put_param(a.param, i, p);
 }
 
-template <Kind kKind, bool kRounded, int N>
+template <Kind kKind, Kept kKept, int N>
 __global__ void __launch_bounds__(kThreads) update_kernel(UpdateArgs a) {
   const int64_t i = (int64_t(blockIdx.x) * kThreads + threadIdx.x) * N;
   if (i + N <= a.count) {
-    update<kKind, kRounded, N>(a, i);
+    update<kKind, kKept, N>(a, i);
   } else if constexpr (N > 1) {
-    for (int64_t k = i; k < a.count; ++k) update<kKind, kRounded, 1>(a, k);
+    for (int64_t k = i; k < a.count; ++k) update<kKind, kKept, 1>(a, k);
   }
 }
 
-template <Kind kKind, bool kRounded, int N>
+template <Kind kKind, Kept kKept, int N>
 void launch_width(cudaStream_t stream, const UpdateArgs& a) {
   const int64_t blocks = div_ceil<int64_t>(a.count, int64_t(kThreads) * N);
   ensure(blocks < int64_t(1) << 31, "[optimizer] master: got {} elements, expected less", a.count);
-  update_kernel<kKind, kRounded, N><<<uint32_t(blocks), kThreads, 0, stream>>>(a);
+  update_kernel<kKind, kKept, N><<<uint32_t(blocks), kThreads, 0, stream>>>(a);
   check_launch("optimizer_update");
 }
 
-// Groups fill 16 bytes of the narrowest state, where addresses allow that.
+// Groups fill 16 bytes of the narrowest moment, where addresses allow that.
 template <Kind kKind>
 void launch(cudaStream_t stream, const UpdateArgs& a) {
   bool rounded = false, aligned = true;
@@ -68,11 +77,15 @@ void launch(cudaStream_t stream, const UpdateArgs& a) {
     aligned &= reinterpret_cast<uintptr_t>(array->data) % 16 == 0;
   }
   if (rounded) {
-    if (aligned) return launch_width<kKind, true, 8>(stream, a);
-    return launch_width<kKind, true, 1>(stream, a);
+    if (aligned) return launch_width<kKind, Kept::any, 8>(stream, a);
+    return launch_width<kKind, Kept::any, 1>(stream, a);
   }
-  if (aligned) return launch_width<kKind, false, 4>(stream, a);
-  launch_width<kKind, false, 1>(stream, a);
+  if (a.master.dtype == DType::i16) {
+    if (aligned) return launch_width<kKind, Kept::split, 4>(stream, a);
+    return launch_width<kKind, Kept::split, 1>(stream, a);
+  }
+  if (aligned) return launch_width<kKind, Kept::plain, 4>(stream, a);
+  launch_width<kKind, Kept::plain, 1>(stream, a);
 }
 
 }  // namespace

@@ -73,6 +73,18 @@ struct Raw {
   }
 };
 
+__device__ inline void get_split(const UpdateArgs& a, const Place& place, const Raw& copies, const Raw& rests,
+                                 float (&x)[kEach]) {
+  if (place.whole) return join(copies.values, rests.values, x);
+#pragma unroll
+  for (int k = 0; k < kEach; ++k) {
+    const int64_t i = place.first + k;
+    x[k] = k < place.count
+               ? __uint_as_float(joined_master(*at<uint16_t>(a.param, i), *at<int16_t>(a.master, i)))
+               : 0;
+  }
+}
+
 // All threads of the warp take part.
 template <StateRole kRole>
 __device__ inline void put_cell(const Array& to, const Place& place, const float (&x)[kEach],
@@ -129,17 +141,23 @@ __device__ inline void put_copy(const Array& to, const Place& place, const float
 template <Kind kKind>
 __global__ void __launch_bounds__(kThreads) update_cells_kernel(UpdateArgs a, bool aligned) {
   const Place place = place_of_thread(a, aligned);
-  Raw grads, masters, ms, vs;
+  Raw grads, masters, copies, ms, vs;
+  const bool split = a.master.dtype == DType::i16;
   grads.load(a.grad, place);
   masters.load(a.master, place);
+  if (split) copies.load(a.param, place);
   if (a.m.data) ms.load(a.m, place);
   if constexpr (kHasV<kKind>) vs.load(a.v, place);
   StepFactors factors = a.factors;
   factors.grad = *a.grad_factor;
   float g[kEach], p[kEach], m[kEach] = {}, v[kEach] = {};
-  masters.get<StateRole::master>(a.master, place, p);
+  if (split) {
+    get_split(a, place, copies, masters, p);
+  } else {
+    masters.get<StateRole::master>(a.master, place, p);
+  }
   if (factors.grad == 0) {
-    if (a.param.data) put_copy(a.param, place, p);
+    if (a.param.data && !split) put_copy(a.param, place, p);
     return;
   }
   grads.get<StateRole::master>(a.grad, place, g);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "zeno/kernels/cuda/vector.h"
+#include "zeno/kernels/master_rest.h"
 #include "zeno/kernels/step_factors.h"
 #include "zeno/kernels/stochastic_rounding.h"
 
@@ -73,14 +74,35 @@ union AnyPack {
     if (dtype == DType::bf16) return unpack(bf16, x);
     unpack(f16, x);
   }
+  __device__ uint16_t half(int k) const { return reinterpret_cast<const uint16_t*>(f16.words)[k]; }
 };
 
+// Masters from their copies and what those leave of them.
+template <int N>
+__device__ inline void join(const AnyPack<N>& copies, const AnyPack<N>& rests, float (&x)[N]) {
+#pragma unroll
+  for (int k = 0; k < N; ++k) x[k] = __uint_as_float(joined_master(copies.half(k), int16_t(rests.half(k))));
+}
+
+template <int N, class Half>
+__device__ inline Pack<__nv_bfloat16, N> pack_halves(const float (&x)[N], const Half& half) {
+  Pack<__nv_bfloat16, N> packed;
+  auto* const halves = reinterpret_cast<uint16_t*>(packed.words);
+#pragma unroll
+  for (int k = 0; k < N; ++k) halves[k] = half(__float_as_uint(x[k]));
+  return packed;
+}
+
 // States are read and written once per step; a bf16 one is rounded at random, and `x` becomes what was
-// stored.
+// stored. Of split masters the rest is stored, and the copy by put_param.
 template <int N>
 __device__ inline void put_state(const Array& to, int64_t i, float (&x)[N], const uint32_t (&noise)[N],
                                  StateRole role) {
   if (to.dtype == DType::f32) return store_once<N>(at<float>(to, i), pack<float>(x));
+  if (to.dtype == DType::i16) {
+    const auto rest = [](uint32_t bits) { return uint16_t(master_rest(bits)); };
+    return store_once<N>(at<__nv_bfloat16>(to, i), pack_halves(x, rest));
+  }
 #pragma unroll
   for (int k = 0; k < N; ++k) x[k] = StochasticRounding::round(x[k], noise[k], role);
   store_once<N>(at<__nv_bfloat16>(to, i), pack<__nv_bfloat16>(x));
@@ -89,7 +111,10 @@ __device__ inline void put_state(const Array& to, int64_t i, float (&x)[N], cons
 template <int N>
 __device__ inline void put_param(const Array& to, int64_t i, const float (&x)[N]) {
   if (to.dtype == DType::f32) return store<N>(at<float>(to, i), pack<float>(x));
-  if (to.dtype == DType::bf16) return store<N>(at<__nv_bfloat16>(to, i), pack<__nv_bfloat16>(x));
+  if (to.dtype == DType::bf16) {
+    return store<N>(at<__nv_bfloat16>(to, i),
+                    pack_halves(x, [](uint32_t bits) { return master_copy(bits); }));
+  }
   store<N>(at<__half>(to, i), pack<__half>(x));
 }
 
