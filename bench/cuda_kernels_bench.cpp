@@ -278,23 +278,28 @@ void bench_scan(Bench& bench) {
 void bench_optimizer(Bench& bench) {
   constexpr int64_t kCount = int64_t(1) << 28;
   const Tensor grad = bench.values(DType::bf16, 1, kCount, 1e-3f),
-               param = bench.zeros(DType::bf16, 1, kCount);
+               param = bench.values(DType::bf16, 1, kCount);
   const Tensor factor = bench.values(DType::f32, 1, 1);
-  for (DType dtype : {DType::f32, DType::bf16}) {
-    const Tensor master = bench.values(dtype, 1, kCount), m = bench.zeros(dtype, 1, kCount);
-    const Tensor v = bench.zeros(dtype, 1, kCount);
-    const bool rounded = dtype == DType::bf16;
-    const double bytes = rounded ? 2 + 6 * 2 : 2 + 6 * 4 + 2;
-    bench.measure(rounded ? "adamw, bf16 states, 256M" : "adamw, fp32 states, 256M", bytes * double(kCount),
-                  [&](StreamRef s) {
-                    optimizer_update(s, {.hyper = {.step = 2},
-                                         .grad = grad,
-                                         .master = master,
-                                         .m = m,
-                                         .v = v,
-                                         .param = rounded ? Tensor() : param,
-                                         .grad_factor = factor.as<float>()});
-                  });
+  struct Kept {
+    const char* name;
+    DType master, moments;
+    double bytes;
+  };
+  for (const Kept& kept : {Kept{"adamw, fp32 states, 256M", DType::f32, DType::f32, 2 + 6 * 4 + 2},
+                           Kept{"adamw, split masters, 256M", DType::i16, DType::f32, 2 + 4 + 4 * 4 + 4},
+                           Kept{"adamw, bf16 states, 256M", DType::bf16, DType::bf16, 2 + 6 * 2}}) {
+    const DType filled = kept.master == DType::f32 ? DType::f32 : DType::bf16;
+    const Tensor master(bench.values(filled, 1, kCount).data, kept.master, 1, kCount);
+    const Tensor m = bench.zeros(kept.moments, 1, kCount), v = bench.zeros(kept.moments, 1, kCount);
+    bench.measure(kept.name, kept.bytes * double(kCount), [&](StreamRef s) {
+      optimizer_update(s, {.hyper = {.step = 2},
+                           .grad = grad,
+                           .master = master,
+                           .m = m,
+                           .v = v,
+                           .param = kept.master == DType::bf16 ? Tensor() : param,
+                           .grad_factor = factor.as<float>()});
+    });
   }
   bench.drop();
 }

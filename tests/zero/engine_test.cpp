@@ -4,11 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 
 #include "tests/support/idle_layer.h"
 #include "tests/support/train_run.h"
 #include "zeno/device/copy.h"
+#include "zeno/kernels/master_rest.h"
 
 namespace zeno::zero {
 namespace {
@@ -335,9 +337,22 @@ TEST(State, ReadAndWriteRoundTrip) {
           for (State state : {State::master, State::first_moment, State::second_moment, State::grad}) {
             std::vector<float> values(static_cast<size_t>(count)), back(values.size());
             for (size_t i = 0; i < values.size(); ++i) values[i] = float(int(i % 251)) - float(p);
+            for (uint32_t i = 0; i < values.size() && state == State::master; ++i) {
+              const uint32_t bits = 0x3f000000u | (i * 0x9e3779b1u & 0x80ffffffu);
+              const bool halfway = i % 16 == 0;  // between two of bf16
+              values[i] = std::bit_cast<float>(halfway ? (bits & 0xffff0000u) | 0x8000u : bits);
+            }
             engine.write(state, p, 0, values);
             engine.read(state, p, 0, back);
             EXPECT_EQ(back, values) << engine.units().params[size_t(p)].name;
+            if (state == State::master) {
+              engine.read(State::param, p, 0, back);
+              dispatch_float(dtype, [&]<class T>() {
+                for (float& value : values) value = float(copy_of_master<T>(value));
+              });
+              EXPECT_EQ(back, values) << engine.units().params[size_t(p)].name;
+              engine.read(State::master, p, 0, values);
+            }
             if (count < 10) continue;
             std::vector<float> middle(static_cast<size_t>(count / 3));
             engine.read(state, p, 3, middle);

@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
+#include <map>
+
 #include "tests/support/idle_layer.h"
 #include "tests/support/train_run.h"
 #include "zeno/zero/engine.h"
@@ -67,6 +71,46 @@ INSTANTIATE_TEST_SUITE_P(Moments, StreamedSnapshot, testing::Values(DType::f32, 
                          [](const auto& test) {
                            return std::string(test.param == DType::u8 ? "cells" : "f32");
                          });
+
+// Copied at once, or, with moments in cells, read as they are written.
+TEST(Snapshot, HasWholeMastersWhereTheyAreSplit) {
+  for (const DType moments : {DType::f32, DType::u8}) {
+    EngineOptions options{.shape = {2, 12}, .threads = 1, .snapshot_piece = 256};
+    options.policy.compute = DType::bf16;
+    options.policy.moments = moments;
+    apply_stage(options.policy, 3);
+    comm::run_thread_ranks(2, {}, [&](comm::World& world) {
+      Engine engine(test::tiny_decoder(test::Family::llama), options, world);
+      engine.load(test::init_values);
+      const test::OwnedBatch batch = test::make_batch(options.shape, 61, 0, world.rank());
+      const MicroBatch view = batch.view();
+      engine.step({&view, 1}, {.hyper = {.step = 1}});
+      Snapshot& snapshot = engine.snapshot();
+      engine.take_snapshot();
+      std::vector<float> image(snapshot.size() / sizeof(float));
+      for (size_t at = 0; at < snapshot.size(); at += 1001) {
+        const auto part = snapshot.part(at, std::min(at + 1001, snapshot.size()));
+        std::memcpy(reinterpret_cast<std::byte*>(image.data()) + at, part.data(), part.size());
+      }
+      snapshot.release();
+      std::map<int, std::vector<float>> masters;
+      for (int p = 0; p < int(engine.units().params.size()); ++p) {
+        masters[p].resize(size_t(engine.units().params[size_t(p)].count()));
+        engine.read(State::master, p, 0, masters[p]);
+      }
+      int64_t at = 0, seen = 0;
+      for (const Snapshot::Piece& piece : snapshot.pieces()) {
+        const std::span<const float> saved(&image[size_t(at)], size_t(piece.count));
+        at += piece.count;
+        if (piece.state != State::master) continue;
+        seen += piece.count;
+        const std::span<const float> live(&masters[piece.param][size_t(piece.begin)], saved.size());
+        EXPECT_TRUE(std::ranges::equal(saved, live)) << engine.units().params[size_t(piece.param)].name;
+      }
+      EXPECT_GT(seen, 0);
+    });
+  }
+}
 
 }  // namespace
 }  // namespace zeno::zero
