@@ -204,7 +204,7 @@ double CostModel::update_bytes(const Instruction& in) const {
   double sum = bytes(State::grad);
   for (State state : zero::kOptimizerStates) sum += changed() * bytes(state);
   const bool made = in.made != zero::kNoRegion;
-  if (store_.kept_as(State::master, group) == DType::i16) return sum + changed() * bytes(State::param);
+  if (store_.split(group)) return sum + changed() * bytes(State::param);
   if (made || step_.policy.compute != step_.policy.states) sum += bytes(State::param);
   return sum;
 }

@@ -190,7 +190,7 @@ void Engine::load(const ValueReader& read) {
     const int g = units_.places[size_t(p)].group;
     if (units_.groups[size_t(g)].nf4) require_finite(param, run.begin, values);
     if (param.trainable && !store_.aliased(g)) put(State::master, g, run.piece, values);
-    put(State::param, g, run.piece, values);
+    if (!store_.split(g)) put(State::param, g, run.piece, values);
   });
 }
 
@@ -259,7 +259,8 @@ void Engine::place(const StateRun& run, int64_t begin, StoredValues values) {
           "8-bit moments",
           units_.params[size_t(run.param)].name, begin, kMomentCell);
   put(run.state, group, piece, values);
-  if (run.state == State::master && !store_.aliased(group)) put(State::param, group, piece, values);
+  if (run.state == State::master && !store_.aliased(group) && !store_.split(group))
+    put(State::param, group, piece, values);
 }
 
 // The common cases need no other memory.
@@ -283,6 +284,7 @@ void Engine::take_snapshot() {
 
 void Engine::refresh_params(int param, int64_t begin, int64_t end) {
   const int g = units_.places[param].group;
+  if (store_.split(g)) return;
   for (const Run& run : runs(State::master, param, begin, end, world_.rank())) {
     put(State::param, g, run.piece, fetch(State::master, g, run));
   }

@@ -82,7 +82,7 @@ class Snapshot {
   void read_cells(State state, int group, const Partition::Piece& piece, std::span<std::byte> out);
   void read_bytes(State state, int group, const Partition::Piece& piece, std::byte* to);
   bool split(size_t place) const {
-    return store_.kept_as(pieces_[place].state, places_[place].group) == DType::i16;
+    return pieces_[place].state == State::master && store_.split(places_[place].group);
   }
   void read_split(int group, const Partition::Piece& piece, std::byte* to);
   void join_copied(size_t begin, size_t end);

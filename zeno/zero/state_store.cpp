@@ -112,7 +112,7 @@ size_t StateStore::bytes_of(State state, int group, int64_t elements) const {
 }
 
 DType StateStore::kept_as(State state, int group) const {
-  return state == State::master && units_.groups[size_t(group)].split ? DType::i16 : dtype(state);
+  return state == State::master && split(group) ? DType::i16 : dtype(state);
 }
 
 DType StateStore::dtype(State state) const {
@@ -341,7 +341,7 @@ std::vector<StateStore::Stretch> StateStore::stretches(State state, int group,
 
 void StateStore::get(State state, int group, const Partition::Piece& piece, std::byte* out,
                      StreamRef stream) {
-  if (kept_as(state, group) != DType::i16) return get_kept(state, group, piece, out, stream);
+  if (state != State::master || !split(group)) return get_kept(state, group, piece, out, stream);
   std::vector<uint16_t> copies(static_cast<size_t>(piece.count));
   std::vector<int16_t> rests(copies.size());
   get_kept(State::param, group, piece, reinterpret_cast<std::byte*>(copies.data()), stream);
@@ -351,7 +351,7 @@ void StateStore::get(State state, int group, const Partition::Piece& piece, std:
 
 void StateStore::put(State state, int group, const Partition::Piece& piece, const std::byte* from,
                      StreamRef stream) {
-  if (kept_as(state, group) != DType::i16) return put_kept(state, group, piece, from, stream);
+  if (state != State::master || !split(group)) return put_kept(state, group, piece, from, stream);
   std::vector<uint16_t> copies(static_cast<size_t>(piece.count));
   std::vector<int16_t> rests(copies.size());
   split_masters(from, copies, rests);

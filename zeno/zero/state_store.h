@@ -64,6 +64,8 @@ class StateStore {
   bool exists(State state, int group) const { return slot(state, group).exists; }
   // Are masters and parameters of the group the same memory?
   bool aliased(int group) const;
+  // Are masters what parameters leave of them?
+  bool split(int group) const { return units_.groups[size_t(group)].split; }
   // Of an element; of NF4 parameters, what they decode to; u8: moments in cells. As get() and put() have it.
   DType dtype(State state) const;
   // As it lies in memory; i16: split masters (master_rest.h).
