@@ -194,6 +194,25 @@ void expect_split_update(Kind kind, DType moments, int64_t n, DType grad) {
   EXPECT_EQ(split.v.bytes, whole.v.bytes);
 }
 
+// As a GPU makes it, all bits set: neither the copy nor what is left of the master hides it.
+TEST(RoundedStates, ANotANumberShowsInSplitMasters) {
+  on_every_target([](int64_t) {
+    for (DType moments : {DType::f32, DType::u8}) {
+      States states({DType::i16, moments, moments}, 64);
+      states.param.view().as<BF16>()[7].bits = 0x7fff;
+      states.master.view().as<int16_t>()[7] = -1;
+      const float factor = 1;
+      run_on(1, [&](StreamRef s) { optimizer_update(s, states.op(hyper_for(Kind::adamw), &factor, 0, 64)); });
+      for (int64_t i = 0; i < 64; ++i) {
+        const BF16 copy = states.param.view().as<BF16>()[i];
+        const uint32_t master = joined_master(copy.bits, states.master.view().as<int16_t>()[i]);
+        EXPECT_EQ(std::isnan(float(copy)), i == 7);
+        EXPECT_EQ(std::isnan(std::bit_cast<float>(master)), i == 7);
+      }
+    }
+  });
+}
+
 TEST(RoundedStates, SplitMastersHaveTheBitsOfWholeOnes) {
   on_every_target([](int64_t) {
     for (Kind kind : {Kind::adamw, Kind::adam, Kind::sgd, Kind::lion}) {

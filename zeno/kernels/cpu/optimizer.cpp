@@ -57,7 +57,8 @@ struct MasterCopy {
 template <class D>
 HWY_INLINE hn::Vec<U32Tag<D>> narrow(D, hn::Vec<D> v, MasterCopy) {
   const U32Tag<D> du;
-  return hn::ShiftRight<16>(hn::Add(hn::BitCast(du, v), hn::Set(du, 0x8000u)));
+  const auto half = hn::IfThenZeroElse(hn::RebindMask(du, hn::IsNaN(v)), hn::Set(du, 0x8000u));
+  return hn::ShiftRight<16>(hn::Add(hn::BitCast(du, v), half));
 }
 template <class T>
 using CopyOf = std::conditional_t<std::is_same_v<T, BF16>, MasterCopy, T>;
