@@ -30,9 +30,9 @@ TEST(MasterRest, TheCopyIsTheNearestAndTheRestGivesTheMasterBack) {
 
 TEST(MasterRest, WhatIsNotFiniteStaysSo) {
   for (float value : {INFINITY, -INFINITY}) EXPECT_EQ(float(copy_of_master<BF16>(value)), value);
-  // Quiet NaNs, of which a CPU makes the first and a GPU the last.
-  for (uint32_t bits :
-       {0x7fc00000u, 0xffc00000u, 0x7fc08001u, 0x7fff7fffu, 0x7fff8000u, 0xffffffffu, 0x7fffffffu}) {
+  // A CPU makes the first, a GPU the last.
+  for (uint32_t bits : {0x7fc00000u, 0xffc00000u, 0x7fc08001u, 0x7f800001u, 0x7f80ffffu, 0x7fff7fffu,
+                        0x7fff8000u, 0xffffffffu, 0x7fffffffu}) {
     const float master = std::bit_cast<float>(bits);
     EXPECT_TRUE(std::isnan(float(copy_of_master<BF16>(master)))) << bits;
     EXPECT_TRUE(std::isnan(std::bit_cast<float>(joined_master(master_copy(bits), master_rest(bits)))))

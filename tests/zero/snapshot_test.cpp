@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <thread>
 
 #include "tests/support/idle_layer.h"
 #include "tests/support/train_run.h"
@@ -71,6 +72,35 @@ INSTANTIATE_TEST_SUITE_P(Moments, StreamedSnapshot, testing::Values(DType::f32, 
                          [](const auto& test) {
                            return std::string(test.param == DType::u8 ? "cells" : "f32");
                          });
+
+// A checkpoint and a copy for a partner may be written of the same image at the same time.
+TEST(Snapshot, SeveralMayReadSplitMastersAtOnce) {
+  EngineOptions options{.shape = {2, 12}, .threads = 1, .snapshot_piece = 256};
+  options.policy.compute = DType::bf16;
+  comm::run_thread_ranks(1, {}, [&](comm::World& world) {
+    Engine engine(test::tiny_decoder(test::Family::llama), options, world);
+    engine.load(test::init_values);
+    Snapshot& snapshot = engine.snapshot();
+    const auto image = [&](size_t cut) {
+      std::vector<std::byte> bytes;
+      while (bytes.size() < snapshot.size()) {
+        const auto part = snapshot.part(bytes.size(), std::min(bytes.size() + cut, snapshot.size()));
+        bytes.insert(bytes.end(), part.begin(), part.end());
+      }
+      return bytes;
+    };
+    engine.take_snapshot();
+    const std::vector<std::byte> expected = image(4096);
+    for (int turn = 0; turn < 20; ++turn) {
+      engine.take_snapshot();
+      std::vector<std::byte> other;
+      std::thread reader([&] { other = image(1000); });
+      const std::vector<std::byte> mine = image(1000);
+      reader.join();
+      ASSERT_TRUE(mine == expected && other == expected) << turn;
+    }
+  });
+}
 
 // Copied at once, or, with moments in cells, read as they are written.
 TEST(Snapshot, HasWholeMastersWhereTheyAreSplit) {

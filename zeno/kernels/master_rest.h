@@ -2,8 +2,8 @@
 // copy leaves of the master is kept beside it: 16 bits that, added behind those of the copy, give the master
 // exactly. For that the copy is the nearest bf16 and, of two that are equally near, the one further from
 // zero: then the sign of the rest says which way the copy was rounded. Copies are made by this rule wherever
-// masters are, so that it changes no result where they are kept. NaNs are cut instead of rounded, which might
-// make -0 of them: both copy and master stay NaNs, if not always the same.
+// masters are, so that it changes no result where they are kept. NaNs are cut and made quiet instead, for
+// rounding might make -0 of them: copy and master stay NaNs, if not always the same.
 #pragma once
 
 #include <bit>
@@ -19,7 +19,7 @@ namespace zeno {
 
 ZENO_HOST_DEVICE constexpr uint16_t master_copy(uint32_t master) {
   const bool nan = (master & 0x7fffffffu) > 0x7f800000u;
-  return uint16_t((master + (nan ? 0 : 0x8000u)) >> 16);
+  return uint16_t(nan ? master >> 16 | 0x40u : (master + 0x8000u) >> 16);
 }
 ZENO_HOST_DEVICE constexpr int16_t master_rest(uint32_t master) { return int16_t(uint16_t(master)); }
 ZENO_HOST_DEVICE constexpr uint32_t joined_master(uint16_t copy, int16_t rest) {

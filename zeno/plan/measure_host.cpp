@@ -31,8 +31,11 @@ HostUpdates::HostUpdates(Device near, int threads, const zero::Policy& policy, i
     return Tensor(buffers_.back().data(), dtype, 1, count);
   };
   const DType moments = policy.moments.value_or(policy.states);
+  // Beside the parameters of a CPU's own runs; those of a GPU are elsewhere.
+  const bool split =
+      near.kind == Device::Kind::cpu && policy.compute == DType::bf16 && policy.states == DType::f32;
   op_.grad = make(policy.grad);
-  op_.master = make(policy.states);
+  op_.master = make(split ? DType::i16 : policy.states);
   if (policy.moments_first) op_.m = make(moments);
   if (policy.moments_second) op_.v = make(moments);
   if (policy.compute != policy.states) op_.param = make(policy.compute);

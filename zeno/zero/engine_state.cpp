@@ -48,10 +48,11 @@ void narrow(StoredValues& values, DType dtype) {
   });
 }
 
-void from_floats(std::span<const float> values, DType dtype, std::byte* to) {
+// Trained ones are copies of masters; frozen ones are rounded as PyTorch rounds them.
+void from_floats(std::span<const float> values, bool trained, DType dtype, std::byte* to) {
   dispatch_float(dtype, [&]<class T>() {
     T* out = reinterpret_cast<T*>(to);
-    for (size_t i = 0; i < values.size(); ++i) out[i] = copy_of_master<T>(values[i]);
+    for (size_t i = 0; i < values.size(); ++i) out[i] = trained ? copy_of_master<T>(values[i]) : T(values[i]);
   });
 }
 
@@ -145,7 +146,7 @@ void Engine::put(State state, int group, const Partition::Piece& piece, std::spa
     bytes = coded;
   } else if (dtype != DType::f32) {
     coded.resize(values.size() * size_of(dtype));
-    from_floats(values, dtype, coded.data());
+    from_floats(values, units_.groups[size_t(group)].trainable, dtype, coded.data());
     bytes = coded;
   }
   store_.put(state, group, piece, bytes.data(), executor_->compute());
@@ -220,6 +221,8 @@ void Engine::write(State state, int param, int64_t begin, std::span<const float>
   const int64_t end = begin + int64_t(values.size());
   const int g = units_.places[param].group;
   ensure(store_.exists(state, g), "[engine] {} has no such state", units_.params[param].name);
+  ensure(state != State::param || !store_.split(g), "[engine] {} is written as its masters",
+         units_.params[param].name);
   for (const Run& run : runs(state, param, begin, end, world_.rank())) {
     put(state, g, run.piece, values.subspan(size_t(run.begin - begin), size_t(run.count)));
   }

@@ -195,9 +195,11 @@ void Snapshot::await_copied(size_t end) {
   if (copied != copied_.end()) copied->done.synchronize();
 }
 
-// Split masters were copied as the rests of a piece, then its parameters.
+// Split masters were copied as the rests of a piece, then its parameters. A piece is joined before anybody
+// sees any of it, and never changes again.
 void Snapshot::join_copied(size_t begin, size_t end) {
   if (begin == end) return;
+  const std::scoped_lock lock(joining_);
   for (size_t i = place_at(begin); i < places_.size() && places_[i].offset < end; ++i) {
     if (joined_[i] || !split(i)) continue;
     const Place& place = places_[i];

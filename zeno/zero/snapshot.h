@@ -7,7 +7,8 @@
 // it is written, and nobody may change them until release(). What is on disk as floats, once in all ranks
 // together, need not be read: the file itself can be given away, and training goes on in another. Owns its
 // memory, booked as host staging. copy() is async; whoever changes the state next must wait for it. Thread
-// rule: one thread, except part(), give_file() and release(), which one other thread may call after copy().
+// rule: one thread, except part(), give_file() and release(), which one other thread may call after copy();
+// part() of a copied image several.
 #pragma once
 
 #include <condition_variable>
@@ -103,6 +104,7 @@ class Snapshot {
     Event done;
   };
   std::vector<Copied> copied_;
+  std::mutex joining_;
   std::vector<char> joined_;         // copied, by place: split masters are whole again
   Event begun_;                      // streamed: the state is that of the snapshot
   int extent_chunk_ = -1;            // the chunk whose states are in memory

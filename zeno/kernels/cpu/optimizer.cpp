@@ -57,8 +57,9 @@ struct MasterCopy {
 template <class D>
 HWY_INLINE hn::Vec<U32Tag<D>> narrow(D, hn::Vec<D> v, MasterCopy) {
   const U32Tag<D> du;
-  const auto half = hn::IfThenZeroElse(hn::RebindMask(du, hn::IsNaN(v)), hn::Set(du, 0x8000u));
-  return hn::ShiftRight<16>(hn::Add(hn::BitCast(du, v), half));
+  const auto bits = hn::BitCast(du, v);
+  const auto rounded = hn::Add(bits, hn::Set(du, 0x8000u)), quiet = hn::Or(bits, hn::Set(du, 0x400000u));
+  return hn::ShiftRight<16>(hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), quiet, rounded));
 }
 template <class T>
 using CopyOf = std::conditional_t<std::is_same_v<T, BF16>, MasterCopy, T>;

@@ -15,38 +15,43 @@ enum class Kept { plain, split, any };
 // Elements [i, i + N).
 template <Kind kKind, Kept kKept, int N>
 __device__ inline void update(const UpdateArgs& a, int64_t i) {
-  const auto state_type = [](const Array& state) { return kKept == Kept::any ? state.dtype : DType::f32; };
-  const bool split = kKept == Kept::split || (kKept == Kept::any && a.master.dtype == DType::i16);
+  // With types that the compiler knows, where they are fixed.
+  const auto typed = [](const Array& state, DType fixed) {
+    return Array{state.data, kKept == Kept::any ? state.dtype : fixed};
+  };
+  const Array master = typed(a.master, kKept == Kept::split ? DType::i16 : DType::f32);
+  const Array first = typed(a.m, DType::f32), second = typed(a.v, DType::f32);
+  const bool split = master.dtype == DType::i16;
   AnyPack<N> grads, masters, copies, ms, vs;
   grads.load(a.grad, a.grad.dtype, i);
-  masters.load(a.master, split ? DType::i16 : state_type(a.master), i);
+  masters.load(master, master.dtype, i);
   if (split) copies.load(a.param, DType::bf16, i);
-  if (a.m.data) ms.load(a.m, state_type(a.m), i);
-  if constexpr (kHasV<kKind>) vs.load(a.v, state_type(a.v), i);
+  if (first.data) ms.load(first, first.dtype, i);
+  if constexpr (kHasV<kKind>) vs.load(second, second.dtype, i);
   StepFactors factors = a.factors;
   factors.grad = *a.grad_factor;
   float g[N], p[N], m[N] = {}, v[N] = {};
   if (split) {
     join(copies, masters, p);
   } else {
-    masters.get(state_type(a.master), p);
+    masters.get(master.dtype, p);
   }
   if (factors.grad == 0) {
     if (a.param.data && !split) put_param(a.param, i, p);
     return;
   }
   grads.get(a.grad.dtype, g);
-  if (a.m.data) ms.get(state_type(a.m), m);
-  if constexpr (kHasV<kKind>) vs.get(state_type(a.v), v);
+  if (first.data) ms.get(first.dtype, m);
+  if constexpr (kHasV<kKind>) vs.get(second.dtype, v);
   uint32_t noise[N] = {};
 #pragma unroll
   for (int k = 0; k < N; ++k) {
     p[k] = stepped<kKind>(factors, __fmul_rn(g[k], factors.grad), p[k], m[k], v[k]);
     if constexpr (kKept == Kept::any) noise[k] = a.rounding.noise(a.first_index + i + k);
   }
-  put_state(a.master, i, p, noise, StateRole::master);
-  if (a.m.data) put_state(a.m, i, m, noise, StateRole::m);
-  if constexpr (kHasV<kKind>) put_state(a.v, i, v, noise, StateRole::v);
+  put_state(master, i, p, noise, StateRole::master);
+  if (first.data) put_state(first, i, m, noise, StateRole::m);
+  if constexpr (kHasV<kKind>) put_state(second, i, v, noise, StateRole::v);
   if (a.param.data) put_param(a.param, i, p);
 }
 
