@@ -91,7 +91,7 @@ TEST(Snapshot, SeveralMayReadSplitMastersAtOnce) {
     };
     engine.take_snapshot();
     const std::vector<std::byte> expected = image(4096);
-    for (int turn = 0; turn < 20; ++turn) {
+    for (int turn = 0; turn < 200; ++turn) {
       engine.take_snapshot();
       std::vector<std::byte> other;
       std::thread reader([&] { other = image(1000); });
