@@ -157,7 +157,7 @@ void share_with_cpu(UnitTable& table, const Policy& policy) {
 }
 
 // What stays beside its bf16 copy.
-void split_masters(UnitTable& table, const Policy& policy) {
+void choose_split(UnitTable& table, const Policy& policy) {
   if (policy.compute != DType::bf16 || policy.states != DType::f32) return;
   for (Group& group : table.groups) group.split = group.trainable && group.tier == Tier::device;
   for (const StateChunk& chunk : table.chunks) {
@@ -201,7 +201,7 @@ UnitTable make_units(const nn::LayerList& model, const Policy& policy, int world
   place_params(table, policy, world);
   place_states(table, policy);
   share_with_cpu(table, policy);
-  split_masters(table, policy);
+  choose_split(table, policy);
   for (const std::vector<int>& params : table.layer_params) {
     std::vector<int> groups;
     for (int p : params) groups.push_back(table.places[p].group);
