@@ -1,15 +1,17 @@
 // Whole training steps of real model shapes on one GPU: tokens per second, memory planned and seen, and where
 // the time goes. tools/cuda_bench.py runs it beside PyTorch and the floor of the same machine.
 //   cuda_step_bench llama-1b --seq 4096 --batch 4 [--accum 1] [--steps 10] [--grad bf16] [--recompute auto]
-//   [--memory GIB] [--matmul-dtype fp8] [--split]
+//   [--memory GIB] [--matmul-dtype fp8] [--split] [--limit-gpu-clock]
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "zeno/base/rng.h"
 #include "zeno/comm/world.h"
+#include "zeno/device/clock_limit.h"
 #include "zeno/kernels/cuda/matmul_plans.h"
 #include "zeno/model/init.h"
 #include "zeno/model/layers.h"
@@ -25,7 +27,7 @@ struct Options {
   int64_t batch = 4, seq = 4096;
   int accum = 1, steps = 10, threads = 1, stage = 0;
   double memory = 0;  // GiB; 0: what the GPU has
-  bool split = false, show_plans = false;
+  bool split = false, show_plans = false, limit_clock = false;
 };
 
 constexpr double kGib = double(size_t(1) << 30);
@@ -167,18 +169,21 @@ void bench(const Options& o, comm::World& world) {
   std::vector<double> ends;
   std::vector<double> losses;
   const auto control = [](int step) {
-    return zero::StepControl{.hyper = {.lr = 1e-4, .step = step + 1}, .clip = 1};
+    return zero::StepControl{.hyper = {.lr = 1e-5, .step = step + 1}, .clip = 1};
   };
+  std::optional<ClockLimit> clock;
+  if (o.limit_clock) clock.emplace(pci_address(options.device)).begin();
   engine.submit(batches, control(0));
-  for (int step = 1; step <= o.steps + kWarmUp; ++step) {
+  for (int step = 1, warm = 0; int(ends.size()) < warm + o.steps; ++step) {
     engine.submit(batches, control(step));
     losses.push_back(engine.collect().loss);
     ends.push_back(now());
+    if (step <= kWarmUp || (clock && clock->clock() == 0)) ++warm;
   }
   engine.collect();
   if (world.rank() != 0) return;
   std::vector<double> times;
-  for (size_t i = kWarmUp; i < ends.size(); ++i) times.push_back(ends[i] - ends[i - 1]);
+  for (size_t i = ends.size() - size_t(o.steps); i < ends.size(); ++i) times.push_back(ends[i] - ends[i - 1]);
   std::sort(times.begin(), times.end());
   const double ms = times[times.size() / 2] * 1000;
   const double tokens = double(o.batch * o.seq * o.accum * world.size());
@@ -215,6 +220,7 @@ int main(int argc, char** argv) {
   app.add_option("--plans", o.plans, "file of matmul plans");
   app.add_flag("--split", o.split, "time by kind of instruction (no graph)");
   app.add_flag("--show-plans", o.show_plans);
+  app.add_flag("--limit-gpu-clock", o.limit_clock, "as zeno train does; steps are timed once it is limited");
   CLI11_PARSE(app, argc, argv);
   try {
     if (!o.plans.empty()) cuda::load_matmul_plans(o.plans);

@@ -25,6 +25,8 @@ void choose_device(Device device) {
   if (device.kind == Device::Kind::cuda) cuda_choose_device(device.index);
 }
 
+std::string pci_address(Device device) { return cuda_pci_address(device.index); }
+
 std::string describe(Device device) {
   if (device.kind == Device::Kind::cuda) return "cuda:" + std::to_string(device.index);
   return "cpu (" + std::to_string(available_cores()) + " cores)";

@@ -32,5 +32,7 @@ LibraryMemory library_memory(Device::Kind kind);
 void choose_device(Device device);
 
 std::string describe(Device device);
+// Of a GPU, as nvidia-smi and sysfs name it: 0000:1b:00.0.
+std::string pci_address(Device device);
 
 }  // namespace zeno

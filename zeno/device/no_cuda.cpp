@@ -17,6 +17,7 @@ std::unique_ptr<StreamImpl> make_cuda_stream(StreamOptions) { refuse(); }
 int cuda_device_count() { return 0; }
 void cuda_choose_device(int) { refuse(); }
 CudaMemory cuda_memory(int) { refuse(); }
+std::string cuda_pci_address(int) { refuse(); }
 int cuda_numa_node(int) { refuse(); }
 Block cuda_allocate(int, size_t) { refuse(); }
 Block cuda_allocate_pinned(int, size_t) { refuse(); }

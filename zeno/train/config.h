@@ -115,6 +115,7 @@ struct RunConfig {
   MicroBatchOrder order = MicroBatchOrder::horizontal;
   bool reproducible = false;   // the same bits at 1, 2, 4 and 8 ranks
   bool deterministic = false;  // GPU: the same bits in every run
+  bool limit_gpu_clock = false;
   int64_t seed = 42;
   int64_t save_every = 0;       // steps between checkpoints; 0: none
   int64_t keep_last = 2;        // checkpoints; 0: all

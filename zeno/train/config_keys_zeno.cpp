@@ -82,6 +82,11 @@ void add_run(TableBuilder& table) {
   table.key<kRun, &RunConfig::device>("device", "where to compute; auto: a GPU when there is one")
       .set_flag("--device");
   table
+      .key<kRun, &RunConfig::limit_gpu_clock>(
+          "limit_gpu_clock",
+          "GPUs at their power cap, as root: hold the clock where it settles, until the run ends")
+      .set_flag("--limit-gpu-clock");
+  table
       .key<kRun, &RunConfig::save_every>("save_every",
                                          "steps between checkpoints, written while training goes on; 0: none")
       .range(0)

@@ -10,6 +10,7 @@
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
 #include "zeno/data/chat/chat_template.h"
+#include "zeno/device/clock_limit.h"
 #include "zeno/model/adapter_config.h"
 #include "zeno/train/auto_setting.h"
 #include "zeno/train/build_progress.h"
@@ -359,7 +360,8 @@ void check_run(const TrainConfig& config, const model::ModelConfig& model, int64
   if (file_exists(Path(run.out) / same) && run.resume.empty() && log_rank() <= 0)
     log_warning("[train] --out {}: the result of an earlier run is there; this one will replace it", run.out);
   model::build_layers(model, seq, tuning);
-  device_of(run, local_rank);
+  require(device_of(run, local_rank).kind == Device::Kind::cuda || !run.limit_gpu_clock, ErrorKind::usage,
+          "[train] --limit-gpu-clock: got a CPU, expected a GPU; leave it out");
 }
 
 }  // namespace
@@ -393,6 +395,8 @@ RunSummary train_rank(ParsedConfig parsed, comm::World& world) {
     lock.emplace(run.out);
     if (!run.trace.empty()) File::create(run.trace);
   }
+  std::optional<ClockLimit> clock;
+  if (run.limit_gpu_clock) clock.emplace(pci_address(device_of(run, world.local_rank())));
   const RunData data = open_run_data(config, model.vocab, seq, world, build_progress(world.rank()));
   const int64_t steps = total_steps(run, data.train());
   resolve_steps(parsed, steps);
@@ -406,7 +410,9 @@ RunSummary train_rank(ParsedConfig parsed, comm::World& world) {
       format_count(engine.engine->units().trainable_elements()), world.size(), world.size() == 1 ? "" : "s",
       config.zero.stage, steps, config.batch.grad_accum, config.batch.micro_batch, seq,
       data.train().epochs_after(steps), engine.engine->ledger().report());
-  return Trainer(parsed, model, data, engine, steps, resume, memory, world).run();
+  Trainer trainer(parsed, model, data, engine, steps, resume, memory, world);
+  if (clock) clock->begin();
+  return trainer.run();
 }
 
 }  // namespace zeno::train

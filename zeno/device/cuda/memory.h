@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 
 #include "zeno/device/buffer.h"
 #include "zeno/device/stopwatch.h"
@@ -22,6 +23,7 @@ struct CudaMemory {
   size_t available = 0, total = 0;
 };
 CudaMemory cuda_memory(int device);
+std::string cuda_pci_address(int device);
 // The NUMA node of the host that is next to the device; -1: not known.
 int cuda_numa_node(int device);
 Block cuda_allocate(int device, size_t bytes);

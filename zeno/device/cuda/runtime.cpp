@@ -39,6 +39,12 @@ int cuda_device_count() {
 
 void cuda_choose_device(int device) { cuda::check(cudaSetDevice(device), "choose the device"); }
 
+std::string cuda_pci_address(int device) {
+  char address[16] = "";
+  cuda::check(cudaDeviceGetPCIBusId(address, sizeof address, device), "ask for the PCI address");
+  return address;
+}
+
 CudaMemory cuda_memory(int device) {
   CudaMemory memory;
   cuda_choose_device(device);
