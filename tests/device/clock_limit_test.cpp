@@ -104,6 +104,17 @@ TEST_F(ClockLimitTest, AProcessThatIsKilledLeavesNoLimit) {
   EXPECT_TRUE(wait_for([&] { return asked() == kWholeRun; }));
 }
 
+TEST_F(ClockLimitTest, AGpuThatShowsNoClockStaysFree) {
+  install("echo '[N/A]'");
+  {
+    ClockLimit limit("0");
+    limit.begin();
+    ASSERT_TRUE(wait_for([&] { return asked().size() == 2; }));
+    EXPECT_EQ(limit.clock(), 0);
+  }
+  EXPECT_EQ(asked(), (std::vector<std::string>{"-i 0 -rgc", "query"}));
+}
+
 TEST_F(ClockLimitTest, WhoMayNotIsToldSo) {
   install("seq 1400 1440", "echo 'no permission to change clocks'; exit 4");
   expect_error(ErrorKind::usage,

@@ -1,5 +1,6 @@
 #include "zeno/device/clock_limit.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/socket.h>
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -21,10 +23,13 @@ namespace {
 
 // One clock every 100 ms. The first seconds are those of a GPU that comes from idling.
 constexpr size_t kSkipped = 30, kSeen = 60;
+// A driver that does not answer for so long will not: the run must not wait for it.
+constexpr std::chrono::seconds kPatience(30);
 
 // The keeper, $0 is the GPU. Whatever ends the run closes the keeper's input, every `read` returns, and the
 // clock is freed: nobody finds a GPU that is slower than it was.
 constexpr const char* kKeeper = R"(
+trap '' PIPE
 free() { nvidia-smi -i "$0" -rgc; }
 said=$(free 2>&1) || { echo $said; exit; }
 echo may
@@ -74,7 +79,9 @@ ClockLimit::ClockLimit(const std::string& gpu) : gpu_(gpu) {
   socket_ = ends[0];
   keeper_ = start_keeper(gpu, ends[1]);
   close(ends[1]);
-  const std::string said = receive();
+  pollfd answer{.fd = socket_, .events = POLLIN, .revents = 0};
+  const bool answers = poll(&answer, 1, int(std::chrono::milliseconds(kPatience).count())) > 0;
+  const std::string said = answers ? receive() : "no answer";
   if (said == "may") return;
   end();
   fail(ErrorKind::usage,
@@ -99,7 +106,11 @@ void ClockLimit::watch() {
     if (line.empty()) return;
     int clock = 0;
     std::from_chars(line.data(), line.data() + line.size(), clock);
-    if (clock > 0) seen.push_back(clock);
+    if (clock <= 0) {
+      log_warning("[gpu] --limit-gpu-clock: no clock of {} to see: {}; it stays free", gpu_, line);
+      return;
+    }
+    seen.push_back(clock);
     if (seen.size() < kSkipped + kSeen) continue;
     seen.erase(seen.begin(), seen.begin() + kSkipped);
     clock_ = sustained_clock(std::move(seen));
@@ -133,12 +144,16 @@ std::string ClockLimit::receive() {
 }
 
 void ClockLimit::end() {
-  shutdown(socket_, SHUT_WR);
+  shutdown(socket_, SHUT_RDWR);
   if (watcher_.joinable()) watcher_.join();
-  int status;
-  while (keeper_ > 0 && waitpid(keeper_, &status, 0) < 0 && errno == EINTR) {
-  }
   close(socket_);
+  const auto patience = std::chrono::steady_clock::now() + kPatience;
+  while (keeper_ > 0 && waitpid(keeper_, nullptr, WNOHANG) == 0) {
+    if (std::chrono::steady_clock::now() > patience)
+      return log_warning("[gpu] nvidia-smi does not end: is the clock of {} free? nvidia-smi -rgc frees it",
+                         gpu_);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
 }
 
 }  // namespace zeno
