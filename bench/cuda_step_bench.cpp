@@ -31,7 +31,8 @@ struct Options {
 };
 
 constexpr double kGib = double(size_t(1) << 30);
-constexpr int kWarmUp = 3;  // steps before those that are timed
+constexpr int kWarmUp = 3;             // steps before those that are timed
+constexpr double kLimitPatience = 30;  // seconds until the clock should be limited
 
 using model::Arch;
 const std::map<std::string, model::InitOptions> kModels{
@@ -173,12 +174,14 @@ void bench(const Options& o, comm::World& world) {
   };
   std::optional<ClockLimit> clock;
   if (o.limit_clock) clock.emplace(pci_address(options.device)).begin();
+  const double began = now();
   engine.submit(batches, control(0));
   for (int step = 1, warm = 0; int(ends.size()) < warm + o.steps; ++step) {
     engine.submit(batches, control(step));
     losses.push_back(engine.collect().loss);
     ends.push_back(now());
-    if (step <= kWarmUp || (clock && clock->clock() == 0)) ++warm;
+    const bool unlimited = clock && clock->clock() == 0 && now() - began < kLimitPatience;
+    if (step <= kWarmUp || unlimited) ++warm;
   }
   engine.collect();
   if (world.rank() != 0) return;

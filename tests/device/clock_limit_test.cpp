@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
@@ -24,9 +23,6 @@ using namespace std::chrono_literals;
 
 class ClockLimitTest : public ::testing::Test {
  protected:
-  void SetUp() override { setenv("PATH", (dir_.path().string() + ":" + path_).c_str(), 1); }
-  void TearDown() override { setenv("PATH", path_.c_str(), 1); }
-
   // Asked for clocks it prints `clocks` and then waits to be ended.
   void install(const std::string& clocks, const std::string& on_setting = "") {
     const auto file = dir_.write("nvidia-smi", "#!/bin/sh\nlog=" + log_.string() +
@@ -49,7 +45,7 @@ class ClockLimitTest : public ::testing::Test {
 
   TempDir dir_;
   std::filesystem::path log_ = dir_.path() / "log";
-  const std::string path_ = std::getenv("PATH");
+  const std::string tool_ = dir_.path() / "nvidia-smi";
   // The GPU comes from 1980 MHz; then six clocks of sixty are below 1469.
   const std::string kSwinging =
       "seq 1951 1980; for i in 1 2 3; do seq 1439 15 1700; echo 1500; echo 1500; done";
@@ -67,7 +63,7 @@ TEST(SustainedClock, IsReachedByNineTenths) {
 TEST_F(ClockLimitTest, IsWhatWasSeenUntilTheEnd) {
   install(kSwinging);
   {
-    ClockLimit limit("0000:1b:00.0");
+    ClockLimit limit("0000:1b:00.0", tool_);
     EXPECT_EQ(limit.clock(), 0);
     limit.begin();
     ASSERT_TRUE(wait_for([&] { return limit.clock() > 0 && asked().size() == 3; }));
@@ -78,10 +74,10 @@ TEST_F(ClockLimitTest, IsWhatWasSeenUntilTheEnd) {
 
 TEST_F(ClockLimitTest, NothingIsSetByARunThatEndsSooner) {
   install("seq 1400 1440");
-  { ClockLimit limit("0"); }
+  { ClockLimit limit("0", tool_); }
   EXPECT_EQ(asked(), (std::vector<std::string>{"-i 0 -rgc"}));
   {
-    ClockLimit limit("0");
+    ClockLimit limit("0", tool_);
     limit.begin();
     ASSERT_TRUE(wait_for([&] { return asked().size() == 3; }));
   }
@@ -93,7 +89,7 @@ TEST_F(ClockLimitTest, AProcessThatIsKilledLeavesNoLimit) {
   const pid_t run = fork();
   if (run == 0) {
     setpgid(0, 0);
-    ClockLimit limit("0000:1b:00.0");
+    ClockLimit limit("0000:1b:00.0", tool_);
     limit.begin();
     for (;;) pause();
   }
@@ -107,7 +103,7 @@ TEST_F(ClockLimitTest, AProcessThatIsKilledLeavesNoLimit) {
 TEST_F(ClockLimitTest, AGpuThatShowsNoClockStaysFree) {
   install("echo '[N/A]'");
   {
-    ClockLimit limit("0");
+    ClockLimit limit("0", tool_);
     limit.begin();
     ASSERT_TRUE(wait_for([&] { return asked().size() == 2; }));
     EXPECT_EQ(limit.clock(), 0);
@@ -119,7 +115,7 @@ TEST_F(ClockLimitTest, WhoMayNotIsToldSo) {
   install("seq 1400 1440", "echo 'no permission to change clocks'; exit 4");
   expect_error(ErrorKind::usage,
                {"--limit-gpu-clock", "0000:1b:00.0", "no permission to change clocks", "root"},
-               [] { ClockLimit limit("0000:1b:00.0"); });
+               [&] { ClockLimit limit("0000:1b:00.0", tool_); });
 }
 
 }  // namespace

@@ -26,25 +26,26 @@ constexpr size_t kSkipped = 30, kSeen = 60;
 // A driver that does not answer for so long will not: the run must not wait for it.
 constexpr std::chrono::seconds kPatience(30);
 
-// The keeper, $0 is the GPU. Whatever ends the run closes the keeper's input, every `read` returns, and the
-// clock is freed: nobody finds a GPU that is slower than it was.
+// The keeper; $0 is nvidia-smi, $1 the GPU. Whatever ends the run closes the keeper's input, every `read`
+// returns, and the clock is freed: nobody finds a GPU that is slower than it was.
 constexpr const char* kKeeper = R"(
 trap '' PIPE
-free() { nvidia-smi -i "$0" -rgc; }
+gpu=$1
+free() { "$0" -i "$gpu" -rgc; }
 said=$(free 2>&1) || { echo $said; exit; }
 echo may
 read begin || exit
-nvidia-smi -i "$0" --query-gpu=clocks.sm --format=csv,noheader,nounits -lms 100 &
+"$0" -i "$gpu" --query-gpu=clocks.sm --format=csv,noheader,nounits -lms 100 &
 read clock
 kill $!
 [ "$clock" ] || exit
-said=$(nvidia-smi -i "$0" -lgc "0,$clock" 2>&1) || echo $said
+said=$("$0" -i "$gpu" -lgc "0,$clock" 2>&1) || echo $said
 read end
 free > /dev/null
 )";
 
 // In a session of its own: what kills the run's group must not kill it.
-pid_t start_keeper(const std::string& gpu, int socket) {
+pid_t start_keeper(const std::string& tool, const std::string& gpu, int socket) {
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
@@ -55,7 +56,7 @@ pid_t start_keeper(const std::string& gpu, int socket) {
   sigemptyset(&none);
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK);
-  const char* words[] = {"sh", "-c", kKeeper, gpu.c_str(), nullptr};
+  const char* words[] = {"sh", "-c", kKeeper, tool.c_str(), gpu.c_str(), nullptr};
   pid_t pid = -1;
   const int error =
       posix_spawn(&pid, "/bin/sh", &files, &attributes, const_cast<char* const*>(words), environ);
@@ -72,12 +73,12 @@ int sustained_clock(std::vector<int> seen) {
   return *tenth;
 }
 
-ClockLimit::ClockLimit(const std::string& gpu) : gpu_(gpu) {
+ClockLimit::ClockLimit(const std::string& gpu, const std::string& tool) : gpu_(gpu) {
   int ends[2];
   require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0, ErrorKind::io,
           "[gpu] cannot open a socket: {}", std::strerror(errno));
   socket_ = ends[0];
-  keeper_ = start_keeper(gpu, ends[1]);
+  keeper_ = start_keeper(tool, gpu, ends[1]);
   close(ends[1]);
   pollfd answer{.fd = socket_, .events = POLLIN, .revents = 0};
   const bool answers = poll(&answer, 1, int(std::chrono::milliseconds(kPatience).count())) > 0;

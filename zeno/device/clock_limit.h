@@ -20,9 +20,9 @@ int sustained_clock(std::vector<int> seen);
 
 class ClockLimit {
  public:
-  // `gpu` as nvidia-smi takes it: an index or a PCI address. Frees its clock, to see whether this process
-  // may: Error(usage) if not.
-  explicit ClockLimit(const std::string& gpu);
+  // `gpu` as nvidia-smi, which is `tool`, takes it: an index or a PCI address. Frees its clock, to see
+  // whether this process may: Error(usage) if not.
+  explicit ClockLimit(const std::string& gpu, const std::string& tool = "nvidia-smi");
   // The clock is free again when this returns, and soon after the death of a process that never gets here.
   ~ClockLimit();
   ClockLimit(const ClockLimit&) = delete;

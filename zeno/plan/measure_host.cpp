@@ -32,8 +32,7 @@ HostUpdates::HostUpdates(Device near, int threads, const zero::Policy& policy, i
   };
   const DType moments = policy.moments.value_or(policy.states);
   // Beside the parameters of a CPU's own runs; those of a GPU are elsewhere.
-  const bool split =
-      near.kind == Device::Kind::cpu && policy.compute == DType::bf16 && policy.states == DType::f32;
+  const bool split = near.kind == Device::Kind::cpu && policy.splits_masters();
   op_.grad = make(policy.grad);
   op_.master = make(split ? DType::i16 : policy.states);
   if (policy.moments_first) op_.m = make(moments);

@@ -73,6 +73,9 @@ struct Policy {
   bool trains = true;          // false: an engine that only evaluates; every parameter is frozen
   bool moments_first = true;   // m; false for plain SGD
   bool moments_second = true;  // v; false for SGD and Lion
+
+  // Masters that stay beside their parameters are what those leave of them (master_rest.h).
+  bool splits_masters() const { return compute == DType::bf16 && states == DType::f32; }
 };
 
 // The placements of ZeRO stage 0, 1, 2 or 3.

@@ -158,7 +158,7 @@ void share_with_cpu(UnitTable& table, const Policy& policy) {
 
 // What stays beside its bf16 copy.
 void choose_split(UnitTable& table, const Policy& policy) {
-  if (policy.compute != DType::bf16 || policy.states != DType::f32) return;
+  if (!policy.splits_masters()) return;
   for (Group& group : table.groups) group.split = group.trainable && group.tier == Tier::device;
   for (const StateChunk& chunk : table.chunks) {
     if (chunk.tier != Tier::device) table.groups[size_t(chunk.group)].split = false;
