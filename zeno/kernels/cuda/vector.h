@@ -57,11 +57,13 @@ __device__ inline Pack<T, N> load_once(const T* from) {
   return pack;
 }
 
+// To global memory. Named instructions: behind a branch the compiler takes a plain 16-byte assignment apart
+// into four stores of 4 bytes.
 template <int N, class T>
 __device__ inline void store(T* to, const Pack<T, N>& pack) {
   auto* words = reinterpret_cast<typename Pack<T, N>::Word*>(to);
 #pragma unroll
-  for (int i = 0; i < Pack<T, N>::kWords; ++i) words[i] = pack.words[i];
+  for (int i = 0; i < Pack<T, N>::kWords; ++i) __stwb(words + i, pack.words[i]);
 }
 
 template <int N, class T>
