@@ -6,28 +6,12 @@
 #include <new>
 #include <span>
 
-#include "zeno/base/error.h"
-#include "zeno/device/cuda/runtime.h"
+#include "zeno/device/cuda/driver.h"
 
 namespace zeno {
 namespace {
 
-// The runtime has no such operations: they come from the driver that it has loaded.
-template <class Function>
-Function driver_function(const char* name) {
-  constexpr unsigned kVersion = 11070;  // since when these functions have their present form
-  void* function = nullptr;
-  cuda::check(cudaGetDriverEntryPointByVersion(name, &function, kVersion, cudaEnableDefault), name);
-  require(function != nullptr, ErrorKind::usage, "[cuda] the driver has no {}: expected 525 or newer", name);
-  return reinterpret_cast<Function>(function);
-}
-
-void check_driver(CUresult status, const char* what) {
-  if (status == CUDA_SUCCESS) [[likely]]
-    return;
-  cuda::check(cudaGetLastError(), what);
-  fail(ErrorKind::internal, "[cuda] {}: the driver answered {}", what, int(status));
-}
+constexpr unsigned kSince = 11070;  // CUDA 11.7
 
 CUdeviceptr address_of(const cuda::Counter* counter) { return reinterpret_cast<CUdeviceptr>(counter); }
 
@@ -50,12 +34,12 @@ cuda::Counter* cuda::make_counter() {
 }
 
 void cuda::wait_counter(cudaStream_t stream, const Counter* counter, uint64_t value) {
-  static const auto wait = driver_function<PFN_cuStreamWaitValue64_v11070>("cuStreamWaitValue64");
+  static const auto wait = driver_function<PFN_cuStreamWaitValue64_v11070>("cuStreamWaitValue64", kSince);
   check_driver(wait(stream, address_of(counter), value, CU_STREAM_WAIT_VALUE_GEQ), "wait for a CPU stream");
 }
 
 void cuda::write_counter(cudaStream_t stream, Counter* counter, uint64_t value) {
-  static const auto write = driver_function<PFN_cuStreamWriteValue64_v11070>("cuStreamWriteValue64");
+  static const auto write = driver_function<PFN_cuStreamWriteValue64_v11070>("cuStreamWriteValue64", kSince);
   check_driver(write(stream, address_of(counter), value, CU_STREAM_WRITE_VALUE_DEFAULT), "tell the CPU");
 }
 
