@@ -3,6 +3,7 @@
 #include "zeno/device/cuda/runtime.h"
 #include "zeno/kernels/cuda/fast_math.h"
 #include "zeno/kernels/cuda/row_grid.h"
+#include "zeno/kernels/cuda/swiglu.h"
 #include "zeno/kernels/cuda/vector.h"
 
 namespace zeno::cuda {
@@ -11,15 +12,6 @@ namespace {
 // Whether results have 32 bits, for which functions are computed to a few ulp of fp32.
 template <class T>
 inline constexpr bool kWide = std::is_same_v<T, float>;
-
-// 1 / (1 + e^-x): e^-x overflows to inf and the quotient to 0. Within 3 ulp, for results of 16 bits within
-// 2^-21 + |x| / 2^24 of its value by the errors of the instructions: four of them, because at the clock of a
-// long run they bound these kernels.
-template <class T>
-__device__ inline float sigmoid(float x) {
-  if constexpr (kWide<T>) return __fdividef(1.0f, 1.0f + expf(-x));
-  return reciprocal(1.0f + exp2_fast(x * -kLog2e));
-}
 
 template <class T, int N>
 __global__ void __launch_bounds__(kRowThreads)
@@ -32,8 +24,7 @@ __global__ void __launch_bounds__(kRowThreads)
   float gate[N], up[N];
   unpack(gates, gate);
   unpack(ups, up);
-#pragma unroll
-  for (int i = 0; i < N; ++i) up[i] *= gate[i] * sigmoid<T>(gate[i]);
+  swiglu<T>(gate, up);
   store<N>(y + row * out_stride + group * N, pack<T>(up));
 }
 
@@ -52,23 +43,15 @@ __global__ void __launch_bounds__(kRowThreads)
   const T* in = gate_up + row * strides.gate_up + group * N;
   const auto gates = load<N>(in), ups = load<N>(in + width);
   const auto grads = load<N>(dy + row * strides.dy + group * N);
-  float gate[N], up[N], grad[N], again[N];
+  float gate[N], up[N], grad[N];
   unpack(gates, gate);
   unpack(ups, up);
   unpack(grads, grad);
-#pragma unroll
-  for (int i = 0; i < N; ++i) {
-    const float s = sigmoid<T>(gate[i]);
-    const float silu = gate[i] * s;
-    const float slope = fmaf(silu, 1.0f - s, s);
-    again[i] = up[i] * silu;
-    gate[i] = grad[i] * up[i] * slope;
-    up[i] = grad[i] * silu;
-  }
+  swiglu_gradients<T>(gate, up, grad);
   T* out = dgate_up + row * strides.dgate_up + group * N;
   store<N>(out, pack<T>(gate));
   store<N>(out + width, pack<T>(up));
-  if (y != nullptr) store<N>(y + row * strides.y + group * N, pack<T>(again));
+  if (y != nullptr) store<N>(y + row * strides.y + group * N, pack<T>(grad));
 }
 
 struct GeluParts {
