@@ -1,0 +1,131 @@
+// The two products around SwiGLU as jobs of product_tiles.h: with them the activation costs no pass of its
+// own. Values with device code; the host part that fills them is swiglu_product.cu.
+#pragma once
+
+#include "zeno/kernels/cuda/hopper/product_tiles.h"
+#include "zeno/kernels/cuda/swiglu.h"
+#include "zeno/kernels/cuda/vector.h"
+
+namespace zeno::cuda {
+
+inline constexpr uint16_t kBothBlocks = 0b11;
+inline constexpr int kVectorColumns = 8;  // 16 bytes of bf16
+
+using Vector = Pack<__nv_bfloat16, kVectorColumns>;
+
+__device__ inline Vector result(uint32_t results, int row, int column) {
+  return {hopper::load_vector(results + uint32_t(row * kResultPitch + column) * 2)};
+}
+
+// Where SwiGLU reads and writes: gate_up [R, 2F], y [R, F] or null.
+struct SwigluMatrices {
+  __nv_bfloat16 *gate_up = nullptr, *y = nullptr;
+  int64_t gate_up_stride = 0, y_stride = 0;
+  int64_t rows = 0, width = 0;  // R, F
+
+  __device__ bool has(int64_t row, int64_t column) const { return row < rows && column < width; }
+  __device__ __nv_bfloat16* gate_at(int64_t row, int64_t column) const {
+    return gate_up + row * gate_up_stride + column;
+  }
+};
+
+// gate_up = x · weightᵀ with weight [2F, C], y = silu(gate) · up. A tile has 128 columns of the gate, and the
+// same 128 of up beside them.
+struct SwigluForwardJob {
+  static constexpr bool kAcross = false;
+  static constexpr int kColumns = kTileColumns / 2;
+
+  CUtensorMap x, gate_weight, up_weight;  // boxes of 128 rows
+  TileOrder order;
+  int depth_blocks = 0;
+  SwigluMatrices out;
+
+  __device__ void load_a(uint32_t to, uint32_t tile_row, int block, uint32_t barrier) const {
+    hopper::load_tile(to, &x, block * kTileDepth, int(tile_row) * kBlockRows, barrier);
+  }
+  __device__ void load_b(uint32_t to, uint32_t part, uint32_t column, int block, uint32_t barrier) const {
+    hopper::load_tile_for(kBothBlocks, to + part * (kTileBBytes / 2), part == 0 ? &gate_weight : &up_weight,
+                          block * kTileDepth, int(column) * kColumns, barrier);
+  }
+
+  // Half a warp has a row.
+  template <class Wait>
+  __device__ void finish(uint32_t results, int64_t first_row, uint32_t tile_column, const Wait& wait) const {
+    const int thread = int(threadIdx.x) - 32, begin = thread % 16 * kVectorColumns;
+    const int64_t column = int64_t(tile_column) * kColumns + begin;
+    wait();
+#pragma unroll 4
+    for (int row = thread / 16; row < kPartRows; row += kFinishWarps * 2) {
+      if (!out.has(first_row + row, column)) continue;
+      const auto gates = result(results, row, begin), ups = result(results, row, begin + kColumns);
+      __nv_bfloat16* to = out.gate_at(first_row + row, column);
+      store_once<kVectorColumns>(to, gates);
+      store_once<kVectorColumns>(to + out.width, ups);
+      float gate[kVectorColumns], up[kVectorColumns];
+      unpack(gates, gate);
+      unpack(ups, up);
+      swiglu<__nv_bfloat16>(gate, up);
+      store_once<kVectorColumns>(out.y + (first_row + row) * out.y_stride + column, pack<__nv_bfloat16>(up));
+    }
+  }
+};
+
+// dact = dy · weight with weight [C, F], which stays in the chip; gate_up becomes its gradient and y, when
+// wanted, the result of forward once more.
+struct SwigluBackwardJob {
+  static constexpr bool kAcross = true;
+  static constexpr int kBoxColumns = 64;
+
+  CUtensorMap dy;      // boxes of 128 rows
+  CUtensorMap weight;  // boxes of 64 rows: C runs down
+  TileOrder order;
+  int depth_blocks = 0;
+  SwigluMatrices out;
+
+  __device__ void load_a(uint32_t to, uint32_t tile_row, int block, uint32_t barrier) const {
+    hopper::load_tile(to, &dy, block * kTileDepth, int(tile_row) * kBlockRows, barrier);
+  }
+  __device__ void load_b(uint32_t to, uint32_t part, uint32_t column, int block, uint32_t barrier) const {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int box = int(part) * 2 + i;
+      hopper::load_tile_for(kBothBlocks, to + uint32_t(box) * (kTileBBytes / 4), &weight,
+                            int(column) * kTileColumns + box * kBoxColumns, block * kTileDepth, barrier);
+    }
+  }
+
+  // A warp has a row, and asks for those of four before it has to wait for the first.
+  template <class Wait>
+  __device__ void finish(uint32_t results, int64_t first_row, uint32_t tile_column, const Wait& wait) const {
+    constexpr int kAhead = 4;
+    const int warp = int(threadIdx.x) / 32 - 1, begin = int(threadIdx.x) % 32 * kVectorColumns;
+    const int64_t column = int64_t(tile_column) * kTileColumns + begin;
+    for (int first = warp * kAhead; first < kPartRows; first += kFinishWarps * kAhead) {
+      Vector gates[kAhead], ups[kAhead];
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        if (!out.has(first_row + first + i, column)) continue;
+        const __nv_bfloat16* from = out.gate_at(first_row + first + i, column);
+        gates[i] = load_once<kVectorColumns>(from);
+        ups[i] = load_once<kVectorColumns>(from + out.width);
+      }
+      if (first == warp * kAhead) wait();
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        const int64_t row = first_row + first + i;
+        if (!out.has(row, column)) continue;
+        float gate[kVectorColumns], up[kVectorColumns], dact[kVectorColumns];
+        unpack(result(results, first + i, begin), dact);
+        unpack(gates[i], gate);
+        unpack(ups[i], up);
+        swiglu_gradients<__nv_bfloat16>(gate, up, dact);
+        __nv_bfloat16* to = out.gate_at(row, column);
+        store_once<kVectorColumns>(to, pack<__nv_bfloat16>(gate));
+        store_once<kVectorColumns>(to + out.width, pack<__nv_bfloat16>(up));
+        if (out.y) store_once<kVectorColumns>(out.y + row * out.y_stride + column, pack<__nv_bfloat16>(dact));
+      }
+    }
+  }
+};
+
+}  // namespace zeno::cuda

@@ -1,0 +1,98 @@
+#include "zeno/kernels/cuda/swiglu_product.h"
+
+#include <initializer_list>
+
+#include "zeno/base/error.h"
+#include "zeno/base/math.h"
+#include "zeno/device/cuda/runtime.h"
+#include "zeno/kernels/cuda/hopper/swiglu_jobs.h"
+#include "zeno/kernels/cuda/hopper/tensor_map.h"
+
+namespace zeno::cuda {
+namespace {
+
+constexpr int64_t kCachedWeight = int64_t(18) << 20;  // of the weight in the L2 cache, beside all else
+
+bool are_fusible(std::initializer_list<Tensor> matrices, int64_t width) {
+  for (const Tensor& t : matrices) {
+    if (t && (t.dtype != DType::bf16 || !rows_aligned(t) || t.stride % kVectorColumns != 0)) return false;
+  }
+  return width % kVectorColumns == 0;
+}
+
+void expect_shape(const char* name, const Tensor& t, int64_t rows, int64_t cols) {
+  ensure(t.dtype == DType::bf16 && t.rows == rows && t.cols == cols,
+         "[swiglu product] {}: got {} [{}, {}], expected bf16 [{}, {}]", name, name_of(t.dtype), t.rows,
+         t.cols, rows, cols);
+}
+
+SwigluMatrices matrices_of(const Tensor& gate_up, const Tensor& y) {
+  return {.gate_up = pointer<__nv_bfloat16>(gate_up),
+          .y = pointer<__nv_bfloat16>(y),
+          .gate_up_stride = gate_up.stride,
+          .y_stride = y.stride,
+          .rows = gate_up.rows,
+          .width = gate_up.cols / 2};
+}
+
+// Tiles of a cluster, and of B what one column of them reads.
+TileOrder order_of(int64_t rows, int64_t columns, int64_t depth) {
+  return {div_ceil<int64_t>(rows, kBlocks * kBlockRows), columns, kTileColumns * depth * 2, kCachedWeight};
+}
+
+// As many clusters as it takes to end with the same number of tiles each: more would only draw power.
+uint32_t clusters_for(uint32_t tiles) {
+  const uint32_t rounds = div_ceil(tiles, uint32_t(multiprocessors() / kBlocks));
+  return div_ceil(tiles, rounds);
+}
+
+template <class Job>
+void launch(StreamRef stream, const Job& job, const char* name) {
+  const uint32_t clusters = clusters_for(job.order.count());
+  check(cudaFuncSetAttribute(product_kernel<Job>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             int(kProductSharedBytes)),
+        name);
+  product_kernel<Job><<<clusters * kBlocks, kProductThreads, kProductSharedBytes, native(stream)>>>(job);
+  check_launch(name);
+}
+
+}  // namespace
+
+bool run_fused(StreamRef stream, const SwigluProduct& op) {
+  const int64_t rows = op.x.rows, depth = op.x.cols, width = op.y.cols;
+  if (!are_fusible({op.x, op.weight, op.gate_up, op.y}, width)) return false;
+  expect_shape("x", op.x, rows, depth);
+  expect_shape("weight", op.weight, 2 * width, depth);
+  expect_shape("gate_up", op.gate_up, rows, 2 * width);
+  expect_shape("y", op.y, rows, width);
+  if (op.y.count() == 0 || depth == 0) return false;
+  SwigluForwardJob job;
+  job.x = tile_map(op.x, kBlockRows);
+  job.gate_weight = tile_map(op.weight.slice(0, width), SwigluForwardJob::kColumns);
+  job.up_weight = tile_map(op.weight.slice(width, width), SwigluForwardJob::kColumns);
+  job.order = order_of(rows, div_ceil<int64_t>(width, SwigluForwardJob::kColumns), depth);
+  job.depth_blocks = int(div_ceil<int64_t>(depth, kTileDepth));
+  job.out = matrices_of(op.gate_up, op.y);
+  launch(stream, job, "swiglu_product_forward");
+  return true;
+}
+
+bool run_fused(StreamRef stream, const SwigluProductBackward& op) {
+  const int64_t rows = op.dy.rows, depth = op.dy.cols, width = op.weight.cols;
+  if (!are_fusible({op.dy, op.weight, op.gate_up, op.y}, width)) return false;
+  expect_shape("dy", op.dy, rows, depth);
+  expect_shape("weight", op.weight, depth, width);
+  expect_shape("gate_up", op.gate_up, rows, 2 * width);
+  if (op.y) expect_shape("y", op.y, rows, width);
+  if (op.gate_up.count() == 0 || depth == 0) return false;
+  SwigluBackwardJob job;
+  job.dy = tile_map(op.dy, kBlockRows);
+  job.weight = tile_map(op.weight, kTileDepth);
+  job.order = order_of(rows, div_ceil<int64_t>(width, kTileColumns), depth);
+  job.depth_blocks = int(div_ceil<int64_t>(depth, kTileDepth));
+  job.out = matrices_of(op.gate_up, op.y);
+  launch(stream, job, "swiglu_product_backward");
+  return true;
+}
+
+}  // namespace zeno::cuda
