@@ -56,6 +56,7 @@ struct BatchShape {
   Device::Kind device = Device::Kind::cpu;  // where it runs: workspaces differ
   bool deterministic = false;               // GPU: attention gradients in a fixed order (AttentionShape)
   bool fp8 = false;                         // GPU: projections of blocks in fp8 (linear.h)
+  bool fused_swiglu = false;                // GPU: SwiGLU inside the products around it (swiglu_product.h)
   int64_t rows() const { return batch * seq; }
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "zeno/kernels/activation.h"
+#include "zeno/kernels/swiglu_product.h"
 #include "zeno/nn/block.h"
 #include "zeno/nn/layout.h"
 #include "zeno/nn/linear.h"
@@ -36,14 +37,21 @@ class Mlp final : public Layer {
   int64_t up_cols() const {
     return o_.mlp == BlockOptions::Mlp::swiglu ? 2 * o_.intermediate : o_.intermediate;
   }
+  // Whether SwiGLU is all that happens between the products around it.
+  bool swiglu_alone(BatchShape shape) const {
+    return o_.mlp == BlockOptions::Mlp::swiglu && !o_.mlp_bias && !up_.lora && !down_lora_ && !shape.fp8;
+  }
+  bool fuses(BatchShape shape) const { return shape.fused_swiglu && swiglu_alone(shape); }
   Gelu gelu() const { return o_.mlp == BlockOptions::Mlp::gelu_tanh ? Gelu::tanh : Gelu::exact; }
 
   Intermediates cut_saved(Layout& saved, int64_t rows, DType compute, Recompute recompute) const;
-  void cut_rest(Intermediates& t, Layout& work, int64_t rows, DType compute, bool fp8) const;
+  void cut_rest(Intermediates& t, Layout& work, int64_t rows, DType compute, BatchShape shape) const;
 
   void run_rows(const ForwardArgs& args, int64_t first, Tensor x, Tensor y, const Intermediates& t) const;
   void activate(StreamRef stream, const Intermediates& t) const;
   void activate_backward(StreamRef stream, const Intermediates& t, Tensor dact) const;
+  void swiglu_and_down_backward(const BackwardArgs& args, const Intermediates& t, LinearBackward down,
+                                bool act_again) const;
 
   BlockOptions o_;
   ParameterList list_;
@@ -94,8 +102,9 @@ Intermediates Mlp::cut_saved(Layout& saved, int64_t rows, DType compute, Recompu
 }
 
 // Puts what is not saved into the workspace. h and act are never needed at the same time, neither in forward
-// nor in backward, and share their bytes, each with the workspaces of its linear.
-void Mlp::cut_rest(Intermediates& t, Layout& work, int64_t rows, DType compute, bool fp8) const {
+// nor in backward, and share their bytes, each with the workspaces of its linear; but a product that makes
+// act itself reads h to its end.
+void Mlp::cut_rest(Intermediates& t, Layout& work, int64_t rows, DType compute, BatchShape shape) const {
   if (t.normed.rstd.rows == 0) {
     t.normed.rstd = work.take(DType::f32, rows, 1);
     t.normed.mean = work.take(DType::f32, rows, 1);
@@ -104,23 +113,23 @@ void Mlp::cut_rest(Intermediates& t, Layout& work, int64_t rows, DType compute, 
   const bool kept = t.normed.h.rows != 0;
   const size_t shared = work.mark();
   if (!kept) t.normed.h = work.take(compute, rows, o_.hidden);
-  if (fp8) t.normed.fp8 = take_fp8(work, rows, o_.hidden, up_cols());
+  if (shape.fp8) t.normed.fp8 = take_fp8(work, rows, o_.hidden, up_cols());
   up_.lora.cut_rest(t.normed.lora, work, rows, compute);
-  work.rewind(shared);
+  if (!fuses(shape)) work.rewind(shared);
   if (!kept) t.act = work.take(compute, rows, o_.intermediate);
-  if (fp8) t.down_fp8 = take_fp8(work, rows, o_.intermediate, o_.hidden);
+  if (shape.fp8) t.down_fp8 = take_fp8(work, rows, o_.intermediate, o_.hidden);
   down_lora_.cut_rest(t.down_lora, work, rows, compute);
 }
 
 LayerSizes Mlp::sizes(BatchShape shape, DType compute, Recompute recompute) const {
   Layout evaluation;
   Intermediates nothing_saved;
-  cut_rest(nothing_saved, evaluation, rows_at_once(shape), compute, shape.fp8);
+  cut_rest(nothing_saved, evaluation, rows_at_once(shape), compute, shape);
   if (recompute == Recompute::full) return {.saved = 0, .workspace = evaluation.peak()};
 
   Layout saved, work;
   Intermediates t = cut_saved(saved, shape.rows(), compute, recompute);
-  cut_rest(t, work, shape.rows(), compute, shape.fp8);
+  cut_rest(t, work, shape.rows(), compute, shape);
   return {.saved = saved.peak(), .workspace = std::max(evaluation.peak(), work.peak())};
 }
 
@@ -142,8 +151,17 @@ void Mlp::activate_backward(StreamRef stream, const Intermediates& t, Tensor dac
 // `first` is the row of the micro-batch that x begins with.
 void Mlp::run_rows(const ForwardArgs& args, int64_t first, Tensor x, Tensor y, const Intermediates& t) const {
   const NoiseSource noise{.key = args.batch.noise, .first_row = first};
-  up_.forward(args.stream, args.params, x, t.normed, t.up, noise);
-  activate(args.stream, t);
+  if (const BatchShape shape = args.batch.shape; swiglu_alone(shape)) {
+    up_.normalise(args.stream, args.params, x, t.normed);
+    swiglu_product_forward(args.stream, {.x = t.normed.h,
+                                         .weight = pick(args.params, up_.weight),
+                                         .gate_up = t.up,
+                                         .y = t.act,
+                                         .fused = fuses(shape)});
+  } else {
+    up_.forward(args.stream, args.params, x, t.normed, t.up, noise);
+    activate(args.stream, t);
+  }
   if (y)
     linear_forward(args.stream, {.x = t.act,
                                  .weight = pick(args.params, down_),
@@ -161,7 +179,7 @@ void Mlp::forward(const ForwardArgs& args, Recompute recompute) const {
   if (args.saved) {
     Layout saved(args.saved), work(args.workspace);
     Intermediates t = cut_saved(saved, rows, compute, recompute);
-    cut_rest(t, work, rows, compute, shape.fp8);
+    cut_rest(t, work, rows, compute, shape);
     run_rows(args, 0, args.x, args.y, t);
     return;
   }
@@ -170,9 +188,24 @@ void Mlp::forward(const ForwardArgs& args, Recompute recompute) const {
     const int64_t part = std::min(step, rows - begin);
     Layout work(args.workspace);
     Intermediates t;
-    cut_rest(t, work, part, compute, shape.fp8);
+    cut_rest(t, work, part, compute, shape);
     run_rows(args, begin, args.x.slice(begin, part), args.y.slice(begin, part), t);
   }
+}
+
+// From the gradient of the output to that of `up`, in its place. act_again: act is not there, but comes as a
+// by-product of its gradient, and its weight gradient waits for it.
+void Mlp::swiglu_and_down_backward(const BackwardArgs& args, const Intermediates& t, LinearBackward down,
+                                   bool act_again) const {
+  down.dx = {};
+  if (!act_again) linear_backward(args.stream, down);
+  swiglu_product_backward(args.stream, {.dy = args.dy,
+                                        .weight = down.weight,
+                                        .gate_up = t.up,
+                                        .dact = t.act,
+                                        .y = act_again ? t.act : Tensor{},
+                                        .fused = fuses(args.batch.shape)});
+  if (act_again) linear_backward(args.stream, down);
 }
 
 void Mlp::backward(const BackwardArgs& args, Recompute recompute) const {
@@ -180,7 +213,7 @@ void Mlp::backward(const BackwardArgs& args, Recompute recompute) const {
   const DType compute = args.x.dtype;
   Layout saved(args.saved), work(args.workspace);
   Intermediates t = cut_saved(saved, shape.rows(), compute, recompute);
-  cut_rest(t, work, shape.rows(), compute, shape.fp8);
+  cut_rest(t, work, shape.rows(), compute, shape);
   const bool selective = recompute == Recompute::selective;
 
   LinearBackward down{.x = t.act,
@@ -193,9 +226,10 @@ void Mlp::backward(const BackwardArgs& args, Recompute recompute) const {
                       .fp8 = t.down_fp8};
   const Lora::Call call{args.stream, args.params, {.key = args.batch.noise}};
   down_lora_.begin_backward(call, args.dy, t.down_lora);
-  if (selective && o_.mlp == BlockOptions::Mlp::swiglu && !shape.fp8) {
-    // act comes again as a by-product of its gradient, and takes the place of that; its weight gradient
-    // waits.
+  if (swiglu_alone(shape)) {
+    swiglu_and_down_backward(args, t, down, selective);
+  } else if (selective && o_.mlp == BlockOptions::Mlp::swiglu && !shape.fp8) {
+    // The same with what an adapter adds in between.
     linear_backward(args.stream, {.dy = args.dy, .weight = down.weight, .dx = t.act});
     down_lora_.add_input_gradient(call, t.down_lora, t.act);
     swiglu_backward(args.stream, t.up, t.act, t.up, t.act);
@@ -222,8 +256,9 @@ LayerWork Mlp::work(BatchShape shape, DType compute, Recompute recompute) const 
   LayerWork work = up_.work(shape, list_.all()[size_t(up_.weight)], compute, recompute) + down +
                    down_lora_.work(rows, compute);
   work.last = down.forward;
-  work.forward.bytes += element * (up + act);
-  work.backward.bytes += element * (2 * up + act);
+  // A product that has the activation in it reads `up` not at all in forward, and never writes dact.
+  work.forward.bytes += element * (fuses(shape) ? act : up + act);
+  work.backward.bytes += element * (fuses(shape) ? 2 * up - act : 2 * up + act);
   if (recompute == Recompute::selective && (trained || down_lora_)) {
     // Usually act comes again with its gradient.
     const bool beside = o_.mlp == BlockOptions::Mlp::swiglu && !shape.fp8;
