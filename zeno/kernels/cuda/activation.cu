@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kRowThreads)
   T* out = dgate_up + row * strides.dgate_up + group * N;
   store<N>(out, pack<T>(gate));
   store<N>(out + width, pack<T>(up));
-  if (y != nullptr) store<N>(y + row * strides.y + group * N, pack<T>(grad));
+  if (y != nullptr) store_whole<N>(y + row * strides.y + group * N, pack<T>(grad));
 }
 
 struct GeluParts {

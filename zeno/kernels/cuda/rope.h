@@ -42,7 +42,7 @@ __device__ inline Pack<T, N> load_part(const T* from, int count) {
 
 template <bool kWhole, int N, class T>
 __device__ inline void store_part(T* to, const Pack<T, N>& part, int count) {
-  if constexpr (kWhole) return store<N>(to, part);
+  if constexpr (kWhole) return store_whole<N>(to, part);
   const T* values = reinterpret_cast<const T*>(part.words);
 #pragma unroll
   for (int i = 0; i < N; ++i) {

@@ -57,10 +57,17 @@ __device__ inline Pack<T, N> load_once(const T* from) {
   return pack;
 }
 
-// To global memory. Named instructions: behind a branch the compiler takes a plain 16-byte assignment apart
-// into four stores of 4 bytes.
 template <int N, class T>
 __device__ inline void store(T* to, const Pack<T, N>& pack) {
+  auto* words = reinterpret_cast<typename Pack<T, N>::Word*>(to);
+#pragma unroll
+  for (int i = 0; i < Pack<T, N>::kWords; ++i) words[i] = pack.words[i];
+}
+
+// The same behind a branch of its own, where the compiler may take a 16-byte assignment apart into four
+// stores of 4 bytes: by an instruction that it leaves alone. To global memory only.
+template <int N, class T>
+__device__ inline void store_whole(T* to, const Pack<T, N>& pack) {
   auto* words = reinterpret_cast<typename Pack<T, N>::Word*>(to);
 #pragma unroll
   for (int i = 0; i < Pack<T, N>::kWords; ++i) __stwb(words + i, pack.words[i]);
