@@ -6,7 +6,8 @@ usage: cuda_bench.py --bench build/bench/cuda_step_bench --reference DIR [CASE..
 Random tokens, AdamW, clip 1.0, bf16 compute. Per case, one after the other: the floor in bursts (floor.py of the reference),
 the floor as the power cap lets a step sustain it (cuda_floor.py), ours, the peer. Ours runs in a process of its own once
 its matmul plans are on the disk, as the peer does once it is compiled: right after tuning, the GPU is hot. With
---limit-gpu-clock it runs once more like that, which takes the rights of root.
+--limit-gpu-clock it runs once more like that, which takes the rights of root and changes a setting of the machine: only where
+that is allowed.
 """
 import argparse
 import pathlib
