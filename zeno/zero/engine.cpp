@@ -66,7 +66,8 @@ nn::BatchShape shape_of(const EngineOptions& options) {
   shape.device = options.device.kind;
   shape.deterministic = options.policy.deterministic || options.policy.reproducible;
   shape.fp8 = options.policy.fp8;
-  shape.fused_swiglu = options.policy.fused_swiglu && shape.device == Device::Kind::cuda;
+  shape.fused_swiglu = options.policy.fused_swiglu && shape.device == Device::Kind::cuda &&
+                       options.policy.compute == DType::bf16;
   require(!shape.fp8 || (shape.device == Device::Kind::cuda && options.policy.compute == DType::bf16),
           ErrorKind::usage,
           "[engine] fp8 products: got {} on a {}, expected bf16 on a GPU; use --device cuda --dtype bf16, or "

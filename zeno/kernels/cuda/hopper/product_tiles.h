@@ -168,7 +168,8 @@ __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kProductThreads, 1)
     product_kernel(const __grid_constant__ Job job) {
   using namespace hopper;
   auto& shared = *reinterpret_cast<ProductShared*>(round_up<uintptr_t>(uintptr_t(dynamic_shared()), 1024));
-  const uint32_t rank = rank_in_cluster(), group = threadIdx.x / kGroupThreads;
+  const uint32_t rank = rank_in_cluster();
+  const uint32_t group = __shfl_sync(~0u, threadIdx.x / kGroupThreads, 0);  // known to be one for a warp
   if (threadIdx.x == 0) {
     for (int slot = 0; slot < kSlots; ++slot) {
       init_barrier(shared_address(&shared.full[slot]), 1);
@@ -183,12 +184,12 @@ __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kProductThreads, 1)
   __syncwarp();
   meet_cluster();
   if (group == 0) {
-    give_registers<120>();
+    give_registers<152>();
     if (threadIdx.x == 0) load_tiles(job, shared, rank);
     if (threadIdx.x >= 32) finish_tiles(job, shared, rank);
     __syncwarp();
   } else {
-    take_registers<192>();
+    take_registers<176>();
     multiply_tiles(job, shared, int(group) - 1);
   }
   meet_cluster();  // a block's memory must be there until nobody fills it or arrives in it any more

@@ -48,25 +48,40 @@ struct SwigluForwardJob {
                           block * kTileDepth, int(column) * kColumns, barrier);
   }
 
-  // Half a warp has a row.
+  // Half a warp has a row. Results of four are loaded before the first is stored: loads do not pass stores.
   template <class Wait>
   __device__ void finish(uint32_t results, int64_t first_row, uint32_t tile_column, const Wait& wait) const {
+    constexpr int kAhead = 4, kStep = kFinishWarps * 2;
     const int thread = int(threadIdx.x) - 32, begin = thread % 16 * kVectorColumns;
     const int64_t column = int64_t(tile_column) * kColumns + begin;
     wait();
-#pragma unroll 4
-    for (int row = thread / 16; row < kPartRows; row += kFinishWarps * 2) {
-      if (!out.has(first_row + row, column)) continue;
-      const auto gates = result(results, row, begin), ups = result(results, row, begin + kColumns);
-      __nv_bfloat16* to = out.gate_at(first_row + row, column);
-      store_once<kVectorColumns>(to, gates);
-      store_once<kVectorColumns>(to + out.width, ups);
-      float gate[kVectorColumns], up[kVectorColumns];
-      unpack(gates, gate);
-      unpack(ups, up);
-      swiglu<__nv_bfloat16>(gate, up);
-      store_once<kVectorColumns>(out.y + (first_row + row) * out.y_stride + column, pack<__nv_bfloat16>(up));
+    for (int first = thread / 16; first < kPartRows; first += kAhead * kStep) {
+      Vector gates[kAhead], ups[kAhead];
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        const int row = min(first + i * kStep, kPartRows - 1);
+        gates[i] = result(results, row, begin);
+        ups[i] = result(results, row, begin + kColumns);
+      }
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        const int row = first + i * kStep;
+        if (row < kPartRows && out.has(first_row + row, column))
+          write_row(first_row + row, column, gates[i], ups[i]);
+      }
     }
+  }
+
+ private:
+  __device__ void write_row(int64_t row, int64_t column, const Vector& gates, const Vector& ups) const {
+    __nv_bfloat16* to = out.gate_at(row, column);
+    store_once<kVectorColumns>(to, gates);
+    store_once<kVectorColumns>(to + out.width, ups);
+    float gate[kVectorColumns], up[kVectorColumns];
+    unpack(gates, gate);
+    unpack(ups, up);
+    swiglu<__nv_bfloat16>(gate, up);
+    store_once<kVectorColumns>(out.y + row * out.y_stride + column, pack<__nv_bfloat16>(up));
   }
 };
 
@@ -94,36 +109,68 @@ struct SwigluBackwardJob {
     }
   }
 
-  // A warp has a row, and asks for those of four before it has to wait for the first.
+  // A warp has a row. It asks for four before it has to wait, and for the next four before it computes them.
   template <class Wait>
   __device__ void finish(uint32_t results, int64_t first_row, uint32_t tile_column, const Wait& wait) const {
-    constexpr int kAhead = 4;
-    const int warp = int(threadIdx.x) / 32 - 1, begin = int(threadIdx.x) % 32 * kVectorColumns;
-    const int64_t column = int64_t(tile_column) * kTileColumns + begin;
-    for (int first = warp * kAhead; first < kPartRows; first += kFinishWarps * kAhead) {
-      Vector gates[kAhead], ups[kAhead];
+    constexpr int kStep = kFinishWarps * kAhead;
+    const int begin = int(threadIdx.x) % 32 * kVectorColumns;
+    const Place place{results, begin, first_row, int64_t(tile_column) * kTileColumns + begin};
+    int first = (int(threadIdx.x) / 32 - 1) * kAhead;
+    Rows rows = fetch(place, first), next;
+    wait();
+#pragma unroll 1
+    for (; first < kPartRows; first += 2 * kStep) {  // two sets of registers, so that none is copied
+      if (first + kStep < kPartRows) next = fetch(place, first + kStep);
+      write_gradients(place, first, rows);
+      if (first + 2 * kStep < kPartRows) rows = fetch(place, first + 2 * kStep);
+      if (first + kStep < kPartRows) write_gradients(place, first + kStep, next);
+    }
+  }
+
+ private:
+  static constexpr int kAhead = 4;
+  struct Rows {
+    Vector gates[kAhead], ups[kAhead];
+  };
+  // Of a thread: its part of the results, and what that is of the matrix.
+  struct Place {
+    uint32_t results;
+    int begin;
+    int64_t first_row, column;
+  };
+
+  // What lies outside is read from inside and not used: a branch per row would wait for each.
+  __device__ Rows fetch(const Place& place, int first) const {
+    Rows rows;
+    const int64_t column = place.column < out.width ? place.column : 0;
 #pragma unroll
-      for (int i = 0; i < kAhead; ++i) {
-        if (!out.has(first_row + first + i, column)) continue;
-        const __nv_bfloat16* from = out.gate_at(first_row + first + i, column);
-        gates[i] = load_once<kVectorColumns>(from);
-        ups[i] = load_once<kVectorColumns>(from + out.width);
-      }
-      if (first == warp * kAhead) wait();
+    for (int i = 0; i < kAhead; ++i) {
+      const int64_t row = place.first_row + first + i;
+      const __nv_bfloat16* from = out.gate_at(row < out.rows ? row : out.rows - 1, column);
+      rows.gates[i] = load_once<kVectorColumns>(from);
+      rows.ups[i] = load_once<kVectorColumns>(from + out.width);
+    }
+    return rows;
+  }
+
+  __device__ void write_gradients(const Place& place, int first, const Rows& rows) const {
+    Vector dacts[kAhead];
 #pragma unroll
-      for (int i = 0; i < kAhead; ++i) {
-        const int64_t row = first_row + first + i;
-        if (!out.has(row, column)) continue;
-        float gate[kVectorColumns], up[kVectorColumns], dact[kVectorColumns];
-        unpack(result(results, first + i, begin), dact);
-        unpack(gates[i], gate);
-        unpack(ups[i], up);
-        swiglu_gradients<__nv_bfloat16>(gate, up, dact);
-        __nv_bfloat16* to = out.gate_at(row, column);
-        store_once<kVectorColumns>(to, pack<__nv_bfloat16>(gate));
-        store_once<kVectorColumns>(to + out.width, pack<__nv_bfloat16>(up));
-        if (out.y) store_once<kVectorColumns>(out.y + row * out.y_stride + column, pack<__nv_bfloat16>(dact));
-      }
+    for (int i = 0; i < kAhead; ++i) dacts[i] = result(place.results, first + i, place.begin);
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      const int64_t row = place.first_row + first + i;
+      if (!out.has(row, place.column)) continue;
+      float gate[kVectorColumns], up[kVectorColumns], dact[kVectorColumns];
+      unpack(dacts[i], dact);
+      unpack(rows.gates[i], gate);
+      unpack(rows.ups[i], up);
+      swiglu_gradients<__nv_bfloat16>(gate, up, dact);
+      __nv_bfloat16* to = out.gate_at(row, place.column);
+      store_once<kVectorColumns>(to, pack<__nv_bfloat16>(gate));
+      store_once<kVectorColumns>(to + out.width, pack<__nv_bfloat16>(up));
+      if (out.y)
+        store_once<kVectorColumns>(out.y + row * out.y_stride + place.column, pack<__nv_bfloat16>(dact));
     }
   }
 };

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -19,6 +20,12 @@
 inline void __syncwarp() {
   auto& gpu = zeno::simulated::Gpu::current();
   gpu.meet(gpu.thread().warp().meeting, zeno::simulated::kWarpThreads);
+}
+using std::min;
+// Of values that all threads of a warp have alike.
+template <class T>
+T __shfl_sync(uint32_t, T value, int) {
+  return value;
 }
 inline float __uint_as_float(uint32_t bits) { return std::bit_cast<float>(bits); }
 inline float __fdividef(float a, float b) { return a / b; }
