@@ -11,32 +11,38 @@ constexpr uint64_t kMostIdle = 300'000;  // turns: far more than the waits of on
 
 Gpu* running = nullptr;
 
-// SWIZZLE_128B: 16-byte pieces of rows of 128 bytes, exchanged by the place of the row among eight.
-uint32_t swizzled(uint32_t address) { return address ^ ((address >> 7 & 7) << 4); }
-
-float value_at(const Block& block, uint32_t address) {
-  const uint32_t at = swizzled(address);
-  expect_rule(at + 2 <= kSharedBytes, "an operand lies in shared memory");
-  uint16_t bits = 0;
-  std::memcpy(&bits, block.shared + at, sizeof bits);
-  return std::bit_cast<float>(uint32_t(bits) << 16);
+// SWIZZLE_64B and SWIZZLE_128B: 16-byte pieces of rows of so many bytes, exchanged by bits of their address.
+uint32_t swizzled(uint32_t address, uint32_t row_bytes) {
+  return address ^ ((address >> 7 & (row_bytes / 16 - 1)) << 4);
 }
 
 // What a matrix descriptor says.
 struct Operand {
-  uint32_t start, leading, stride;
+  uint32_t start, leading, stride, row_bytes;
 
   explicit Operand(uint64_t bits)
       : start(uint32_t(bits & 0x3fff) << 4),
         leading(uint32_t(bits >> 16 & 0x3fff) << 4),
-        stride(uint32_t(bits >> 32 & 0x3fff) << 4) {
-    expect_rule(bits >> 62 == 1, "an operand is swizzled by 128 bytes");
+        stride(uint32_t(bits >> 32 & 0x3fff) << 4),
+        row_bytes(bits >> 62 == 1 ? 128 : 64) {
+    expect_rule(bits >> 62 == 1 || bits >> 62 == 2, "an operand is swizzled by 64 or 128 bytes");
   }
-  uint32_t by_depth(uint32_t row, uint32_t depth) const {
-    return start + row / 8 * stride + row % 8 * 128 + depth * 2;
+  float by_depth(const Block& block, uint32_t row, uint32_t depth) const {
+    return value(block, row / 8 * stride + row % 8 * row_bytes + depth * 2);
   }
-  uint32_t across(uint32_t column, uint32_t depth) const {
-    return start + column / 64 * leading + column % 64 * 2 + depth / 8 * stride + depth % 8 * 128;
+  float across(const Block& block, uint32_t column, uint32_t depth) const {
+    const uint32_t wide = row_bytes / 2;
+    return value(block,
+                 column / wide * leading + column % wide * 2 + depth / 8 * stride + depth % 8 * row_bytes);
+  }
+
+ private:
+  float value(const Block& block, uint32_t offset) const {
+    const uint32_t at = swizzled(start + offset, row_bytes);
+    expect_rule(at + 2 <= kSharedBytes, "an operand lies in shared memory");
+    uint16_t bits = 0;
+    std::memcpy(&bits, block.shared + at, sizeof bits);
+    return std::bit_cast<float>(uint32_t(bits) << 16);
   }
 };
 
@@ -45,9 +51,9 @@ void multiply(const Block& block, const Product& product) {
   const Operand a(product.a), b(product.b);
   std::vector<std::array<float, kDepth>> rows(kRows), columns(kColumns);
   for (uint32_t k = 0; k < kDepth; ++k) {
-    for (uint32_t r = 0; r < kRows; ++r) rows[r][k] = value_at(block, a.by_depth(r, k));
+    for (uint32_t r = 0; r < kRows; ++r) rows[r][k] = a.by_depth(block, r, k);
     for (uint32_t c = 0; c < kColumns; ++c)
-      columns[c][k] = value_at(block, product.across ? b.across(c, k) : b.by_depth(c, k));
+      columns[c][k] = product.across ? b.across(block, c, k) : b.by_depth(block, c, k);
   }
   for (uint32_t thread = 0; thread < kGroupThreads; ++thread) {
     const uint32_t warp = thread / kWarpThreads, lane = thread % kWarpThreads;
@@ -192,19 +198,19 @@ void Gpu::finish_load() {
   const auto place = loads_.begin() + long(random_() % loads_.size());
   const Load load = *place;
   loads_.erase(place);
-  constexpr uint32_t kColumns = 64;
+  const uint32_t columns = uint32_t(load.map.box_cols), row_bytes = columns * 2;
   for (uint32_t r = 0; r < uint32_t(load.map.box_rows); ++r) {
-    for (uint32_t c = 0; c < kColumns; ++c) {
+    for (uint32_t c = 0; c < columns; ++c) {
       const int64_t row = load.row + int64_t(r), column = load.column + int64_t(c);
       const bool inside = row < load.map.rows && column < load.map.cols;
       const uint16_t value = inside ? load.map.data[row * load.map.stride + column] : uint16_t(0);
-      const uint32_t at = swizzled(load.to + r * 128 + c * 2);
+      const uint32_t at = swizzled(load.to + r * row_bytes + c * 2, row_bytes);
       expect_rule(at + 2 <= kSharedBytes, "a tile arrives in shared memory");
       std::memcpy(load.block->shared + at, &value, sizeof value);
     }
   }
   Barrier& barrier = load.block->barrier(load.barrier);
-  barrier.bytes -= load.map.box_rows * int64_t(kColumns) * 2;
+  barrier.bytes -= load.map.box_rows * int64_t(row_bytes);
   end_phase(barrier);
   progress();
 }

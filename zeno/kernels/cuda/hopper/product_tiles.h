@@ -10,9 +10,9 @@
 // They meet at barriers: full / empty (slots of the ring), filled / drained (results of 64 rows).
 //
 // A Job is a plain value that says what is multiplied and what becomes of it:
-//   TileOrder order; int depth_blocks;             tiles of 256 x 256 of a cluster; the depth in blocks of 64
+//   TileOrder order; int depth_blocks;             tiles of 256 x 256 of a cluster; the depth in blocks of 32
 //   static constexpr bool kAcross;                 B lies across the depth (operand.h)
-//   void load_a(to, tile_row, block, barrier)      128 rows x 64; tile_row counts blocks of 128 rows
+//   void load_a(to, tile_row, block, barrier)      128 rows x 32; tile_row counts blocks of 128 rows
 //   void load_b(to, part, column, block, barrier)  half 0 or 1 of B's tile, into both blocks
 //   void finish(results, first_row, column, wait)  64 rows of results at that shared address, kResultPitch
 //   apart;
@@ -28,11 +28,13 @@
 
 namespace zeno::cuda {
 
-inline constexpr int kBlockRows = 128, kTileColumns = 256, kTileDepth = 64, kPartRows = 64;
+inline constexpr int kBlockRows = 128, kTileColumns = 256, kPartRows = 64;
 inline constexpr int kBlocks = 2;  // of a cluster
-inline constexpr int kSlots = 3;
-inline constexpr uint32_t kTileABytes = kBlockRows * kTileDepth * 2,
-                          kTileBBytes = kTileColumns * kTileDepth * 2;
+// Of the depth in a slot: 32 or 64. Six small slots are filled again sooner than three large ones: a block of
+// the depth may take 2300 cycles from memory until the tensor cores wait for it, instead of 1700.
+inline constexpr int kTileDepth = 32, kSlots = 192 / kTileDepth;
+inline constexpr uint32_t kDepthBytes = kTileDepth * 2;
+inline constexpr uint32_t kTileABytes = kBlockRows * kDepthBytes, kTileBBytes = kTileColumns * kDepthBytes;
 inline constexpr uint32_t kSlotBytes = kTileABytes + kTileBBytes;
 inline constexpr int kResultPitch = kTileColumns + 8;  // eight rows at one column meet all banks
 inline constexpr int kGroupThreads = 128, kGroupWarps = 4, kProductThreads = 3 * kGroupThreads;
@@ -85,7 +87,7 @@ __device__ void multiply_tile(const Job& job, ProductShared& shared, int part, R
                               float (&sums)[128]) {
   using namespace hopper;
   // From 16 of the depth to the next 16.
-  constexpr uint32_t kStepA = 16 * 2, kStepB = Job::kAcross ? 16 * kOperandRowBytes : kStepA;
+  constexpr uint32_t kStepA = 16 * 2, kStepB = Job::kAcross ? 16 * kAcrossRowBytes : kStepA;
   const auto release = [&](uint32_t slot) {
     const uint32_t lane = threadIdx.x % 32;
     if (lane < kBlocks) arrive_at(shared_address(&shared.empty[slot]), lane);
@@ -94,9 +96,10 @@ __device__ void multiply_tile(const Job& job, ProductShared& shared, int part, R
   for (int block = 0; block < job.depth_blocks; ++block, place.advance()) {
     wait(shared_address(&shared.full[place.slot]), place.parity);
     const uint32_t slot = shared_address(shared.slots[place.slot]);
-    const uint64_t a = operand_by_depth(slot + part * kPartRows * kTileDepth * 2);
-    const uint64_t b = Job::kAcross ? operand_across(slot + kTileABytes, kTileDepth * kOperandRowBytes)
-                                    : operand_by_depth(slot + kTileABytes);
+    const uint64_t a = operand(slot + part * kPartRows * kDepthBytes, kDepthBytes);
+    const uint64_t b = Job::kAcross
+                           ? operand(slot + kTileABytes, kAcrossRowBytes, kTileDepth * kAcrossRowBytes)
+                           : operand(slot + kTileABytes, kDepthBytes);
     begin_products();
 #pragma unroll
     for (uint32_t step = 0; step < kTileDepth / 16; ++step) {

@@ -35,7 +35,7 @@ struct SwigluForwardJob {
   static constexpr bool kAcross = false;
   static constexpr int kColumns = kTileColumns / 2;
 
-  CUtensorMap x, gate_weight, up_weight;  // boxes of 128 rows
+  CUtensorMap x, gate_weight, up_weight;  // boxes of 128 rows x kTileDepth
   TileOrder order;
   int depth_blocks = 0;
   SwigluMatrices out;
@@ -89,10 +89,10 @@ struct SwigluForwardJob {
 // wanted, the result of forward once more.
 struct SwigluBackwardJob {
   static constexpr bool kAcross = true;
-  static constexpr int kBoxColumns = 64;
+  static constexpr int kBoxColumns = hopper::kAcrossRowBytes / 2;
 
-  CUtensorMap dy;      // boxes of 128 rows
-  CUtensorMap weight;  // boxes of 64 rows: C runs down
+  CUtensorMap dy;      // boxes of 128 rows x kTileDepth
+  CUtensorMap weight;  // boxes of kTileDepth rows x kBoxColumns: C runs down
   TileOrder order;
   int depth_blocks = 0;
   SwigluMatrices out;

@@ -67,9 +67,9 @@ bool run_fused(StreamRef stream, const SwigluProduct& op) {
   expect_shape("y", op.y, rows, width);
   if (op.y.count() == 0 || depth == 0) return false;
   SwigluForwardJob job;
-  job.x = tile_map(op.x, kBlockRows);
-  job.gate_weight = tile_map(op.weight.slice(0, width), SwigluForwardJob::kColumns);
-  job.up_weight = tile_map(op.weight.slice(width, width), SwigluForwardJob::kColumns);
+  job.x = tile_map(op.x, kBlockRows, kTileDepth);
+  job.gate_weight = tile_map(op.weight.slice(0, width), SwigluForwardJob::kColumns, kTileDepth);
+  job.up_weight = tile_map(op.weight.slice(width, width), SwigluForwardJob::kColumns, kTileDepth);
   job.order = order_of(rows, div_ceil<int64_t>(width, SwigluForwardJob::kColumns), depth);
   job.depth_blocks = int(div_ceil<int64_t>(depth, kTileDepth));
   job.out = matrices_of(op.gate_up, op.y);
@@ -86,8 +86,8 @@ bool run_fused(StreamRef stream, const SwigluProductBackward& op) {
   if (op.y) expect_shape("y", op.y, rows, width);
   if (op.gate_up.count() == 0 || depth == 0) return false;
   SwigluBackwardJob job;
-  job.dy = tile_map(op.dy, kBlockRows);
-  job.weight = tile_map(op.weight, kTileDepth);
+  job.dy = tile_map(op.dy, kBlockRows, kTileDepth);
+  job.weight = tile_map(op.weight, kTileDepth, SwigluBackwardJob::kBoxColumns);
   job.order = order_of(rows, div_ceil<int64_t>(width, kTileColumns), depth);
   job.depth_blocks = int(div_ceil<int64_t>(depth, kTileDepth));
   job.out = matrices_of(op.gate_up, op.y);
