@@ -102,7 +102,8 @@ Gpu::Gpu(uint32_t clusters, uint32_t threads, uint32_t seed) : random_(seed) {
       block.alive = threads;
       block.groups.resize(threads / kGroupThreads);
       block.warps.resize(threads / kWarpThreads);
-      for (Warp& warp : block.warps) warp.pace = std::array{1u, 1u, 4u, 32u}[random_() % 4];
+      const uint32_t pace = std::array{1u, 8u}[random_() % 2];  // one block may be far ahead of the other
+      for (Warp& warp : block.warps) warp.pace = pace * std::array{1u, 1u, 4u, 16u}[random_() % 4];
       for (uint32_t i = 0; i < threads; ++i) {
         auto thread = std::make_unique<Thread>();
         thread->index = i;
