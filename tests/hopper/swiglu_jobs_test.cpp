@@ -55,7 +55,9 @@ struct Case {
   int64_t cached;  // of the weight, in bytes
 };
 
-TileOrder order_of(const Case& c, int64_t tile_columns) {
+template <class Job>
+TileOrder order_of(const Case& c) {
+  const int64_t tile_columns = div_ceil<int64_t>(c.width, Job::kColumns);
   return {div_ceil<int64_t>(c.rows, kBlocks * kBlockRows), tile_columns, kTileColumns * c.depth * 2,
           c.cached};
 }
@@ -77,10 +79,10 @@ TEST_P(SwigluJobs, ForwardIsProductAndActivation) {
     const Matrix x(c.rows, c.depth, 1, 1), weight(2 * c.width, c.depth, 1 / std::sqrt(double(c.depth)), 2);
     Matrix gate_up(c.rows, 2 * c.width, 0, 0), y(c.rows, c.width, 0, 0);
     SwigluForwardJob job;
-    job.x = x.tiles(0, c.rows, kBlockRows, kTileDepth);
+    job.a = x.tiles(0, c.rows, kBlockRows, kTileDepth);
     job.gate_weight = weight.tiles(0, c.width, SwigluForwardJob::kColumns, kTileDepth);
     job.up_weight = weight.tiles(c.width, c.width, SwigluForwardJob::kColumns, kTileDepth);
-    job.order = order_of(c, div_ceil<int64_t>(c.width, SwigluForwardJob::kColumns));
+    job.order = order_of<SwigluForwardJob>(c);
     job.depth_blocks = int(div_ceil<int64_t>(c.depth, kTileDepth));
     job.out = {gate_up.values.data(), y.values.data(), gate_up.stride, y.stride, c.rows, c.width};
     run(c, GetParam(), job);
@@ -110,9 +112,9 @@ TEST_P(SwigluJobs, BackwardIsProductAndGradients) {
       const Matrix before(c.rows, 2 * c.width, 1.5, 3);
       Matrix gate_up = before, y(c.rows, c.width, 0, 0);
       SwigluBackwardJob job;
-      job.dy = dy.tiles(0, c.rows, kBlockRows, kTileDepth);
+      job.a = dy.tiles(0, c.rows, kBlockRows, kTileDepth);
       job.weight = weight.tiles(0, c.depth, kTileDepth, SwigluBackwardJob::kBoxColumns);
-      job.order = order_of(c, div_ceil<int64_t>(c.width, kTileColumns));
+      job.order = order_of<SwigluBackwardJob>(c);
       job.depth_blocks = int(div_ceil<int64_t>(c.depth, kTileDepth));
       job.out = {gate_up.values.data(),
                  again ? y.values.data() : nullptr,

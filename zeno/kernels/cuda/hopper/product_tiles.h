@@ -3,21 +3,22 @@
 //
 // Two blocks of a cluster compute 128 x 256 each, one below the other: each loads its rows of A and one half
 // of the columns of B for both. A block has three warpgroups:
-//   0    one thread keeps a ring of slots filled (64 of the depth each) by the copy engine; three warps
-//   finish:
-//        they take the bf16 results of a tile from shared memory and do the job's own work on them
+//   0    one thread keeps a ring of slots filled by the copy engine; three warps finish: they take the bf16
+//        results of a tile from shared memory and do the job's own work on them
 //   1,2  multiply 64 x 256 each, and leave their sums in shared memory as bf16
 // They meet at barriers: full / empty (slots of the ring), filled / drained (results of 64 rows).
 //
 // A Job is a plain value that says what is multiplied and what becomes of it:
-//   TileOrder order; int depth_blocks;             tiles of 256 x 256 of a cluster; the depth in blocks of 32
-//   static constexpr bool kAcross;                 B lies across the depth (operand.h)
-//   void load_a(to, tile_row, block, barrier)      128 rows x 32; tile_row counts blocks of 128 rows
-//   void load_b(to, part, column, block, barrier)  half 0 or 1 of B's tile, into both blocks
-//   void finish(results, first_row, column, wait)  64 rows of results at that shared address, kResultPitch
-//   apart;
-//                                                  threads 32 to 127 call it, and it calls wait() before it
-//                                                  reads them
+//   TileOrder order          of tiles of a cluster, 256 x 256
+//   int depth_blocks         the depth in blocks of kTileDepth
+//   kAcross                  whether B lies across the depth (operand.h)
+//   load_a(to, tile_row, block, barrier)
+//                            128 rows of a block of the depth; tile_row counts in 128 rows
+//   load_b(to, part, column, block, barrier)
+//                            half 0 or 1 of B's tile, into both blocks
+//   finish(results, first_row, column, wait)
+//                            64 rows of results at that shared address, kResultPitch apart; threads 32 to 127
+//                            call it, and it calls wait() before it reads them
 #pragma once
 
 #include <cuda_bf16.h>

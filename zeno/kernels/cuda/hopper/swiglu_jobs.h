@@ -29,20 +29,26 @@ struct SwigluMatrices {
   }
 };
 
-// gate_up = x · weightᵀ with weight [2F, C], y = silu(gate) · up. A tile has 128 columns of the gate, and the
-// same 128 of up beside them.
-struct SwigluForwardJob {
-  static constexpr bool kAcross = false;
-  static constexpr int kColumns = kTileColumns / 2;
-
-  CUtensorMap x, gate_weight, up_weight;  // boxes of 128 rows x kTileDepth
+// What both have: A, by blocks of 128 rows x kTileDepth, and where results go.
+struct SwigluJob {
+  CUtensorMap a;
   TileOrder order;
   int depth_blocks = 0;
   SwigluMatrices out;
 
   __device__ void load_a(uint32_t to, uint32_t tile_row, int block, uint32_t barrier) const {
-    hopper::load_tile(to, &x, block * kTileDepth, int(tile_row) * kBlockRows, barrier);
+    hopper::load_tile(to, &a, block * kTileDepth, int(tile_row) * kBlockRows, barrier);
   }
+};
+
+// gate_up = x · weightᵀ with weight [2F, C], y = silu(gate) · up. A tile has 128 columns of the gate, and the
+// same 128 of up beside them.
+struct SwigluForwardJob : SwigluJob {
+  static constexpr bool kAcross = false;
+  static constexpr int kColumns = kTileColumns / 2;  // of y in a tile
+
+  CUtensorMap gate_weight, up_weight;  // boxes of 128 rows x kTileDepth
+
   __device__ void load_b(uint32_t to, uint32_t part, uint32_t column, int block, uint32_t barrier) const {
     hopper::load_tile_for(kBothBlocks, to + part * (kTileBBytes / 2), part == 0 ? &gate_weight : &up_weight,
                           block * kTileDepth, int(column) * kColumns, barrier);
@@ -87,25 +93,19 @@ struct SwigluForwardJob {
 
 // dact = dy · weight with weight [C, F], which stays in the chip; gate_up becomes its gradient and y, when
 // wanted, the result of forward once more.
-struct SwigluBackwardJob {
+struct SwigluBackwardJob : SwigluJob {
   static constexpr bool kAcross = true;
+  static constexpr int kColumns = kTileColumns;
   static constexpr int kBoxColumns = hopper::kAcrossRowBytes / 2;
 
-  CUtensorMap dy;      // boxes of 128 rows x kTileDepth
   CUtensorMap weight;  // boxes of kTileDepth rows x kBoxColumns: C runs down
-  TileOrder order;
-  int depth_blocks = 0;
-  SwigluMatrices out;
 
-  __device__ void load_a(uint32_t to, uint32_t tile_row, int block, uint32_t barrier) const {
-    hopper::load_tile(to, &dy, block * kTileDepth, int(tile_row) * kBlockRows, barrier);
-  }
   __device__ void load_b(uint32_t to, uint32_t part, uint32_t column, int block, uint32_t barrier) const {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int box = int(part) * 2 + i;
       hopper::load_tile_for(kBothBlocks, to + uint32_t(box) * (kTileBBytes / 4), &weight,
-                            int(column) * kTileColumns + box * kBoxColumns, block * kTileDepth, barrier);
+                            int(column) * kColumns + box * kBoxColumns, block * kTileDepth, barrier);
     }
   }
 
@@ -114,7 +114,7 @@ struct SwigluBackwardJob {
   __device__ void finish(uint32_t results, int64_t first_row, uint32_t tile_column, const Wait& wait) const {
     constexpr int kStep = kFinishWarps * kAhead;
     const int begin = int(threadIdx.x) % 32 * kVectorColumns;
-    const Place place{results, begin, first_row, int64_t(tile_column) * kTileColumns + begin};
+    const Place place{results, begin, first_row, int64_t(tile_column) * kColumns + begin};
     int first = (int(threadIdx.x) / 32 - 1) * kAhead;
     Rows rows = fetch(place, first), next;
     wait();

@@ -35,25 +35,31 @@ SwigluMatrices matrices_of(const Tensor& gate_up, const Tensor& y) {
           .width = gate_up.cols / 2};
 }
 
-// Tiles of a cluster, and of B what one column of them reads.
-TileOrder order_of(int64_t rows, int64_t columns, int64_t depth) {
-  return {div_ceil<int64_t>(rows, kBlocks * kBlockRows), columns, kTileColumns * depth * 2, kCachedWeight};
-}
-
 // As many clusters as it takes to end with the same number of tiles each: more would only draw power.
 uint32_t clusters_for(uint32_t tiles) {
   const uint32_t rounds = div_ceil(tiles, uint32_t(multiprocessors() / kBlocks));
   return div_ceil(tiles, rounds);
 }
 
+// The job has its B already.
 template <class Job>
-void launch(StreamRef stream, const Job& job, const char* name) {
+void run(StreamRef stream, Job& job, const Tensor& a, const SwigluMatrices& out, const char* name) {
+  job.a = tile_map(a, kBlockRows, kTileDepth);
+  job.depth_blocks = int(div_ceil<int64_t>(a.cols, kTileDepth));
+  job.order = {div_ceil<int64_t>(a.rows, kBlocks * kBlockRows), div_ceil<int64_t>(out.width, Job::kColumns),
+               kTileColumns * a.cols * 2, kCachedWeight};
+  job.out = out;
   const uint32_t clusters = clusters_for(job.order.count());
   check(cudaFuncSetAttribute(product_kernel<Job>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              int(kProductSharedBytes)),
         name);
   product_kernel<Job><<<clusters * kBlocks, kProductThreads, kProductSharedBytes, native(stream)>>>(job);
   check_launch(name);
+}
+
+bool apart(const Tensor& a, const Tensor& b) {
+  const auto end = [](const Tensor& t) { return t.data + size_t(t.rows * t.stride) * size_of(t.dtype); };
+  return end(a) <= b.data || end(b) <= a.data;
 }
 
 }  // namespace
@@ -65,15 +71,13 @@ bool run_fused(StreamRef stream, const SwigluProduct& op) {
   expect_shape("weight", op.weight, 2 * width, depth);
   expect_shape("gate_up", op.gate_up, rows, 2 * width);
   expect_shape("y", op.y, rows, width);
+  ensure(apart(op.x, op.y), "[swiglu product] y: got memory of x, which is read to the end");
   if (op.y.count() == 0 || depth == 0) return false;
   SwigluForwardJob job;
-  job.x = tile_map(op.x, kBlockRows, kTileDepth);
-  job.gate_weight = tile_map(op.weight.slice(0, width), SwigluForwardJob::kColumns, kTileDepth);
-  job.up_weight = tile_map(op.weight.slice(width, width), SwigluForwardJob::kColumns, kTileDepth);
-  job.order = order_of(rows, div_ceil<int64_t>(width, SwigluForwardJob::kColumns), depth);
-  job.depth_blocks = int(div_ceil<int64_t>(depth, kTileDepth));
-  job.out = matrices_of(op.gate_up, op.y);
-  launch(stream, job, "swiglu_product_forward");
+  constexpr int kColumns = SwigluForwardJob::kColumns;
+  job.gate_weight = tile_map(op.weight.slice(0, width), kColumns, kTileDepth);
+  job.up_weight = tile_map(op.weight.slice(width, width), kColumns, kTileDepth);
+  run(stream, job, op.x, matrices_of(op.gate_up, op.y), "swiglu_product_forward");
   return true;
 }
 
@@ -86,12 +90,8 @@ bool run_fused(StreamRef stream, const SwigluProductBackward& op) {
   if (op.y) expect_shape("y", op.y, rows, width);
   if (op.gate_up.count() == 0 || depth == 0) return false;
   SwigluBackwardJob job;
-  job.dy = tile_map(op.dy, kBlockRows, kTileDepth);
   job.weight = tile_map(op.weight, kTileDepth, SwigluBackwardJob::kBoxColumns);
-  job.order = order_of(rows, div_ceil<int64_t>(width, kTileColumns), depth);
-  job.depth_blocks = int(div_ceil<int64_t>(depth, kTileDepth));
-  job.out = matrices_of(op.gate_up, op.y);
-  launch(stream, job, "swiglu_product_backward");
+  run(stream, job, op.dy, matrices_of(op.gate_up, op.y), "swiglu_product_backward");
   return true;
 }
 
