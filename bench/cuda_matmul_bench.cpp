@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "bench/gpu_stream.h"
 #include "zeno/device/buffer.h"
 #include "zeno/device/copy.h"
 #include "zeno/device/stopwatch.h"
@@ -24,8 +25,6 @@ namespace zeno {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr Device kGpu{Device::Kind::cuda, 0};
 
 struct Linear {
   const char* name;
@@ -107,21 +106,10 @@ class Bench {
  public:
   explicit Bench(int64_t rows)
       : rows_(rows),
-        scratch_(allocator_of(kGpu)(kernel_scratch_bytes(kGpu.kind))),
-        stream_({.device = kGpu,
-                 .name = "bench",
-                 .scratch = scratch_.data,
-                 .scratch_bytes = kernel_scratch_bytes(kGpu.kind)}),
         a_(stream_, most_values(), normal_values(1)),
         b_(stream_, most_values(), normal_values(2)),
         c_(stream_, most_values(), normal_values(3)),
         residual_(stream_, most_values(), normal_values(4)) {}
-  ~Bench() {
-    stream_.synchronize();
-    scratch_.release(scratch_.data);
-  }
-  Bench(const Bench&) = delete;
-  Bench& operator=(const Bench&) = delete;
 
   void run(const Model& model) {
     std::printf("\n%s, %ld rows; sustained: first choice and ours, burst: ours; µs, then TFLOP/s\n",
@@ -228,8 +216,7 @@ class Bench {
   }
 
   const int64_t rows_;
-  Block scratch_;
-  Stream stream_;
+  GpuStream stream_;
   const std::unique_ptr<Stopwatch> watch_ = make_stopwatch(kGpu, 2);
   const Values a_, b_, c_, residual_;
 };

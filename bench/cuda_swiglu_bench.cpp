@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/gpu_stream.h"
 #include "zeno/device/buffer.h"
 #include "zeno/device/copy.h"
 #include "zeno/device/cuda/runtime.h"
@@ -21,8 +22,6 @@
 
 namespace zeno {
 namespace {
-
-constexpr Device kGpu{Device::Kind::cuda, 0};
 
 struct Model {
   const char* name;
@@ -71,19 +70,7 @@ double difference(const std::vector<BF16>& a, const std::vector<BF16>& b) {
 
 class Bench {
  public:
-  explicit Bench(int64_t rows)
-      : rows_(rows),
-        scratch_(allocator_of(kGpu)(kernel_scratch_bytes(kGpu.kind))),
-        stream_({.device = kGpu,
-                 .name = "bench",
-                 .scratch = scratch_.data,
-                 .scratch_bytes = kernel_scratch_bytes(kGpu.kind)}) {}
-  ~Bench() {
-    stream_.synchronize();
-    scratch_.release(scratch_.data);
-  }
-  Bench(const Bench&) = delete;
-  Bench& operator=(const Bench&) = delete;
+  explicit Bench(int64_t rows) : rows_(rows) {}
 
   void forward(const Model& model) {
     const Matrix x(stream_, rows_, model.width), weight(stream_, 2 * model.hidden, model.width);
@@ -149,8 +136,7 @@ class Bench {
   }
 
   const int64_t rows_;
-  Block scratch_;
-  Stream stream_;
+  GpuStream stream_;
 };
 
 }  // namespace
