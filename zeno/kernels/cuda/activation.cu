@@ -49,8 +49,8 @@ __global__ void __launch_bounds__(kRowThreads)
   unpack(grads, grad);
   swiglu_gradients<T>(gate, up, grad);
   T* out = dgate_up + row * strides.dgate_up + group * N;
-  store<N>(out, pack<T>(gate));
-  store<N>(out + width, pack<T>(up));
+  store_whole<N>(out, pack<T>(gate));
+  store_whole<N>(out + width, pack<T>(up));
   if (y != nullptr) store_whole<N>(y + row * strides.y + group * N, pack<T>(grad));
 }
 

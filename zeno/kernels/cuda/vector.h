@@ -64,7 +64,7 @@ __device__ inline void store(T* to, const Pack<T, N>& pack) {
   for (int i = 0; i < Pack<T, N>::kWords; ++i) words[i] = pack.words[i];
 }
 
-// The same behind a branch of its own, where the compiler may take a 16-byte assignment apart into four
+// The same where the machine code showed that the compiler takes the 16-byte assignment apart into four
 // stores of 4 bytes: by an instruction that it leaves alone. To global memory only.
 template <int N, class T>
 __device__ inline void store_whole(T* to, const Pack<T, N>& pack) {

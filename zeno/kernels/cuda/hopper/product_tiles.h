@@ -1,5 +1,5 @@
 // A product of bf16 matrices on Hopper whose results are finished, by whatever follows it element by element,
-// while the next tile is multiplied: the tensor cores do not wait, and nothing is read back from memory.
+// while the next tile is multiplied: nothing is read back from memory, and only the rounding is waited for.
 //
 // Two blocks of a cluster compute 128 x 256 each, one below the other: each loads its rows of A and one half
 // of the columns of B for both. A block has three warpgroups:
@@ -31,8 +31,8 @@ namespace zeno::cuda {
 
 inline constexpr int kBlockRows = 128, kTileColumns = 256, kPartRows = 64;
 inline constexpr int kBlocks = 2;  // of a cluster
-// Of the depth in a slot: 32 or 64. Six small slots are filled again sooner than three large ones: a block of
-// the depth may take 2300 cycles from memory until the tensor cores wait for it, instead of 1700.
+// Of the depth in a slot: 32 or 64. Six small slots are filled again sooner than three large ones: by the
+// count of cycles what is loaded may take 2300 of them until the tensor cores wait for it, instead of 1700.
 inline constexpr int kTileDepth = 32, kSlots = 192 / kTileDepth;
 inline constexpr uint32_t kDepthBytes = kTileDepth * 2;
 inline constexpr uint32_t kTileABytes = kBlockRows * kDepthBytes, kTileBBytes = kTileColumns * kDepthBytes;
