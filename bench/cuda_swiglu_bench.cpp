@@ -109,7 +109,10 @@ class Bench {
     const Matrix& result;
   };
 
+  // Cleared first: what is not written shows.
   std::vector<BF16> result_of(const Comparison& c, bool fused) {
+    const Tensor result = c.result;
+    fill_zero_async(stream_, result.data, result.bytes());
     c.before();
     c.run(fused);
     return c.result.values(stream_);
