@@ -192,10 +192,11 @@ TEST(Generator, SaysWhatIsWrong) {
   expect_error(ErrorKind::usage, {"max-new-tokens"}, [&] { generator.generate({{1}}, greedy(0)); });
   expect_error(ErrorKind::usage, {"context", "65", "64"},
                [] { Generator::open(folder_of("llama_gqa"), {.context = 65}); });
+  // Thousands of TiB: more than any machine has that runs this.
   model::ModelConfig huge = model::load_config(folder_of("llama_gqa"));
   huge.max_positions = int64_t(1) << 30;
   huge.layers = 1000;
-  huge.hidden = 1 << 14;
+  huge.hidden = int64_t(1) << 32;
   huge.windows.assign(1000, 0);
   expect_error(ErrorKind::memory, {"weights", "keys and values", "free"},
                [&] { model::Decoder(huge, {}, {.context = 4096, .threads = 1}); });
