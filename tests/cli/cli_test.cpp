@@ -260,8 +260,8 @@ TEST_F(Cli, AJobThatDoesNotFitIsFourAndSaysWhatWould) {
            path("long"));
   ASSERT_EQ(big.exit_code, 0) << big.output;
   const CommandResult run = zeno("train --model " + path("long") + " --data generated --out " + path("o") +
-                                 " --seq-len 1000000 --micro-batch 64 --steps 1");
-  expect_failure(run, 4, {"needs", "GiB"});
+                                 " --seq-len 1000000 --micro-batch 64 --steps 1 --device-mem 20GiB");
+  expect_failure(run, 4, {"needs", "may use 20.00 GiB", "--recompute full --micro-batch", "fits"});
 }
 
 TEST_F(Cli, AnUnwritableOutputIsFive) {
