@@ -40,16 +40,11 @@ bool better(const PlanRow& a, const PlanRow& b, bool limited) {
   return cost(a.setting) < cost(b.setting);
 }
 
-zero::Policy placements_of(int stage) {
-  zero::Policy policy;
-  zero::apply_stage(policy, stage);
-  return policy;
-}
-
 // With several ranks: parameters leave only where they are sharded, and whole optimizer states on every
 // rank's host would cost more than sharded ones, for which no more is sent.
 bool sensible(int stage, Homes homes) {
-  const zero::Policy policy = placements_of(stage);
+  zero::Policy policy;
+  zero::apply_stage(policy, stage);
   if (homes == Homes::all_host) return policy.params == zero::Placement::sharded;
   return policy.optimizer == zero::Placement::sharded || homes <= Homes::device;
 }
@@ -138,7 +133,7 @@ zero::EngineOptions with(zero::EngineOptions options, const Setting& setting) {
   return options;
 }
 
-bool overlaps_by_default(int stage) { return placements_of(stage).params == zero::Placement::sharded; }
+bool overlaps_by_default(int stage) { return zero::shards_parameters(stage); }
 
 std::string flags_of(const Setting& setting) {
   std::string flags = fmt::format("--stage {}", setting.stage);

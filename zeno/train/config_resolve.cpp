@@ -10,6 +10,7 @@
 #include "zeno/base/quantity.h"
 #include "zeno/plan/plan_rows.h"
 #include "zeno/train/config_keys.h"
+#include "zeno/zero/policy.h"
 
 namespace zeno::train {
 namespace {
@@ -87,7 +88,7 @@ void resolve_zero(ParsedConfig& parsed) {
   require(zero.allgather_bucket_size % 2 == 0, kUsage,
           "[config] {}: got {}, expected an even number of elements",
           where(parsed, "zero_optimization.allgather_bucket_size"), zero.allgather_bucket_size);
-  if (zero.stage == 3) return;
+  if (zero::shards_parameters(int(zero.stage))) return;
   for (const auto& [key, origin] : parsed.origins) {
     const bool stage3 = key.starts_with("zero_optimization.stage3_");
     if (stage3 && find_key(key)->status == KeyStatus::honoured) {
@@ -102,7 +103,7 @@ void resolve_offload(ParsedConfig& parsed) {
   OffloadParamConfig& param = zero.offload_param;
   if (param.device == OffloadDevice::automatic)
     param.device = OffloadDevice::none;  // as where it is not given
-  if (param.device != OffloadDevice::none && zero.stage < 3)
+  if (param.device != OffloadDevice::none && !zero::shards_parameters(int(zero.stage)))
     parsed.notes.push_back(fmt::format("{}: at stage {} parameters leave the device only with one rank",
                                        where(parsed, "zero_optimization.offload_param.device"), zero.stage));
   if (param.nvme_path.empty() && !optimizer.nvme_path.empty() && param.device == OffloadDevice::nvme) {

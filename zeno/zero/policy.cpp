@@ -20,6 +20,12 @@ void apply_stage(Policy& policy, int stage) {
   policy.optimizer = kPresets[stage].optimizer;
 }
 
+bool shards_parameters(int stage) {
+  Policy policy;
+  apply_stage(policy, stage);
+  return policy.params == Placement::sharded;
+}
+
 Policy normalized(Policy policy, int world) {
   if (world == 1) policy.params = policy.grads = policy.optimizer = Placement::replicated;
   if (policy.reproducible) {

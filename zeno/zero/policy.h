@@ -81,6 +81,7 @@ struct Policy {
 
 // The placements of ZeRO stage 0, 1, 2 or 3.
 void apply_stage(Policy& policy, int stage);
+bool shards_parameters(int stage);
 
 // Consequences that follow from others and from the world size: one rank shards nothing; reproducible runs go
 // layer by layer and keep no full gradients where the optimizer is sharded.
