@@ -81,7 +81,7 @@ CUtensorMap tile_map(const TileMap& map) {
 
 Barrier& Block::barrier(uint32_t address) {
   expect_rule(alive > 0, "a block stays until nobody arrives in it any more");
-  const auto found = barriers.find(address);
+  const auto found = barriers.find(place_of(address));
   expect_rule(found != barriers.end(), "a barrier is initialised before it is used");
   return found->second;
 }
@@ -205,7 +205,7 @@ void Gpu::finish_load() {
       const int64_t row = load.row + int64_t(r), column = load.column + int64_t(c);
       const bool inside = row < load.map.rows && column < load.map.cols;
       const uint16_t value = inside ? load.map.data[row * load.map.stride + column] : uint16_t(0);
-      const uint32_t at = swizzled(load.to + r * row_bytes + c * 2, row_bytes);
+      const uint32_t at = swizzled(place_of(load.to) + r * row_bytes + c * 2, row_bytes);
       expect_rule(at + 2 <= kSharedBytes, "a tile arrives in shared memory");
       std::memcpy(load.block->shared + at, &value, sizeof value);
     }

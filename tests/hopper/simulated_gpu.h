@@ -22,6 +22,9 @@ namespace zeno::simulated {
 
 inline constexpr uint32_t kSharedBytes = 232448;  // of a block
 inline constexpr uint32_t kGroupThreads = 128, kWarpThreads = 32;
+// An address of shared memory has the rank of its block above its place there.
+inline constexpr uint32_t kRankShift = 24;
+inline uint32_t place_of(uint32_t address) { return address % (1u << kRankShift); }
 
 struct Barrier {
   int arrivals = 0, missing = 0;

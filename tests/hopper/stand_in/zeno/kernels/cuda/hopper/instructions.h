@@ -50,7 +50,7 @@ using simulated::expect_rule, simulated::Gpu;
 inline uint32_t shared_address(const void* pointer) {
   const auto offset = static_cast<const std::byte*>(pointer) - Gpu::current().thread().block->shared;
   expect_rule(offset >= 0 && offset < int64_t(simulated::kSharedBytes), "only shared memory has an address");
-  return uint32_t(offset);
+  return uint32_t(offset) | Gpu::current().thread().block->rank << simulated::kRankShift;
 }
 // Where no tile may begin: the system aligns to 16 bytes only.
 inline std::byte* dynamic_shared() { return Gpu::current().thread().block->shared + 16; }
@@ -62,7 +62,7 @@ inline void meet_cluster() {
 }
 
 inline void init_barrier(uint32_t barrier, uint32_t arrivals) {
-  Gpu::current().thread().block->barriers[barrier] = {int(arrivals), int(arrivals), 0, 0};
+  Gpu::current().thread().block->barriers[simulated::place_of(barrier)] = {int(arrivals), int(arrivals), 0, 0};
 }
 inline void publish_barriers() {}
 inline void arrive(uint32_t barrier) { Gpu::current().arrive(*Gpu::current().thread().block, barrier, 0); }
@@ -98,7 +98,7 @@ void give_registers() {}
 inline uint4 load_vector(uint32_t address) {
   expect_rule(address % 16 == 0, "16 bytes are loaded from a multiple of 16");
   uint4 words;
-  std::memcpy(&words, Gpu::current().thread().block->shared + address, sizeof words);
+  std::memcpy(&words, Gpu::current().thread().block->shared + simulated::place_of(address), sizeof words);
   return words;
 }
 inline void store_matrices(uint32_t row_address, const uint32_t (&words)[4]) {
@@ -109,7 +109,8 @@ inline void store_matrices(uint32_t row_address, const uint32_t (&words)[4]) {
   warp.addresses[lane] = row_address;
   __syncwarp();
   for (uint32_t m = 0; m < 4; ++m)
-    std::memcpy(thread.block->shared + warp.addresses[m * 8 + lane / 4] + lane % 4 * 4, &words[m], 4);
+    std::memcpy(thread.block->shared + simulated::place_of(warp.addresses[m * 8 + lane / 4]) + lane % 4 * 4,
+                &words[m], 4);
   __syncwarp();
 }
 
