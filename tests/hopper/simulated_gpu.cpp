@@ -11,34 +11,33 @@ constexpr uint64_t kMostIdle = 300'000;  // turns: far more than the waits of on
 
 Gpu* running = nullptr;
 
-// SWIZZLE_64B and SWIZZLE_128B: 16-byte pieces of rows of so many bytes, exchanged by bits of their address.
-uint32_t swizzled(uint32_t address, uint32_t row_bytes) {
-  return address ^ ((address >> 7 & (row_bytes / 16 - 1)) << 4);
-}
+constexpr uint32_t kRowBytes = 128;  // of tiles and operands
+
+// SWIZZLE_128B: 16-byte pieces of rows, exchanged by bits of their address.
+uint32_t swizzled(uint32_t address) { return address ^ ((address >> 7 & 7) << 4); }
 
 // What a matrix descriptor says.
 struct Operand {
-  uint32_t start, leading, stride, row_bytes;
+  uint32_t start, leading, stride;
 
   explicit Operand(uint64_t bits)
       : start(uint32_t(bits & 0x3fff) << 4),
         leading(uint32_t(bits >> 16 & 0x3fff) << 4),
-        stride(uint32_t(bits >> 32 & 0x3fff) << 4),
-        row_bytes(bits >> 62 == 1 ? 128 : 64) {
-    expect_rule(bits >> 62 == 1 || bits >> 62 == 2, "an operand is swizzled by 64 or 128 bytes");
+        stride(uint32_t(bits >> 32 & 0x3fff) << 4) {
+    expect_rule(bits >> 62 == 1, "an operand is swizzled by 128 bytes");
   }
   float by_depth(const Block& block, uint32_t row, uint32_t depth) const {
-    return value(block, row / 8 * stride + row % 8 * row_bytes + depth * 2);
+    return value(block, row / 8 * stride + row % 8 * kRowBytes + depth * 2);
   }
   float across(const Block& block, uint32_t column, uint32_t depth) const {
-    const uint32_t wide = row_bytes / 2;
+    constexpr uint32_t wide = kRowBytes / 2;
     return value(block,
-                 column / wide * leading + column % wide * 2 + depth / 8 * stride + depth % 8 * row_bytes);
+                 column / wide * leading + column % wide * 2 + depth / 8 * stride + depth % 8 * kRowBytes);
   }
 
  private:
   float value(const Block& block, uint32_t offset) const {
-    const uint32_t at = swizzled(start + offset, row_bytes);
+    const uint32_t at = swizzled(start + offset);
     expect_rule(at + 2 <= kSharedBytes, "an operand lies in shared memory");
     uint16_t bits = 0;
     std::memcpy(&bits, block.shared + at, sizeof bits);
@@ -199,19 +198,18 @@ void Gpu::finish_load() {
   const auto place = loads_.begin() + long(random_() % loads_.size());
   const Load load = *place;
   loads_.erase(place);
-  const uint32_t columns = uint32_t(load.map.box_cols), row_bytes = columns * 2;
   for (uint32_t r = 0; r < uint32_t(load.map.box_rows); ++r) {
-    for (uint32_t c = 0; c < columns; ++c) {
+    for (uint32_t c = 0; c < kRowBytes / 2; ++c) {
       const int64_t row = load.row + int64_t(r), column = load.column + int64_t(c);
       const bool inside = row < load.map.rows && column < load.map.cols;
       const uint16_t value = inside ? load.map.data[row * load.map.stride + column] : uint16_t(0);
-      const uint32_t at = swizzled(place_of(load.to) + r * row_bytes + c * 2, row_bytes);
+      const uint32_t at = swizzled(place_of(load.to) + r * kRowBytes + c * 2);
       expect_rule(at + 2 <= kSharedBytes, "a tile arrives in shared memory");
       std::memcpy(load.block->shared + at, &value, sizeof value);
     }
   }
   Barrier& barrier = load.block->barrier(load.barrier);
-  barrier.bytes -= load.map.box_rows * int64_t(row_bytes);
+  barrier.bytes -= load.map.box_rows * int64_t(kRowBytes);
   end_phase(barrier);
   progress();
 }

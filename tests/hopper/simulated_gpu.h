@@ -90,11 +90,12 @@ struct Thread {
   Warpgroup& group() const { return block->groups[index / kGroupThreads]; }
 };
 
-// Takes the place of a tensor map of the driver, inside a CUtensorMap: boxes of 16-bit values.
+// Takes the place of a tensor map of the driver, inside a CUtensorMap: boxes of so many rows of 64 16-bit
+// values.
 struct TileMap {
   const uint16_t* data;
   int64_t rows, cols, stride;
-  int box_rows, box_cols;
+  int box_rows;
 };
 CUtensorMap tile_map(const TileMap& map);
 

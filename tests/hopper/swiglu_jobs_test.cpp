@@ -27,9 +27,9 @@ struct Matrix {
     }
   }
   double operator()(int64_t r, int64_t c) const { return float(values[size_t(r * stride + c)]); }
-  CUtensorMap tiles(int64_t first, int64_t height, int box_rows, int box_cols) const {
+  CUtensorMap tiles(int64_t first, int64_t height, int box_rows) const {
     const auto* data = reinterpret_cast<const uint16_t*>(values.data()) + first * stride;
-    return simulated::tile_map({data, height, cols, stride, box_rows, box_cols});
+    return simulated::tile_map({data, height, cols, stride, box_rows});
   }
   bool kept_its_edges() const {
     bool kept = true;
@@ -79,12 +79,12 @@ TEST_P(SwigluJobs, ForwardIsProductAndActivation) {
     const Matrix x(c.rows, c.depth, 1, 1), weight(2 * c.width, c.depth, 1 / std::sqrt(double(c.depth)), 2);
     Matrix gate_up(c.rows, 2 * c.width, 0, 0), y(c.rows, c.width, 0, 0);
     SwigluForwardJob job;
-    job.a = x.tiles(0, c.rows, kBlockRows, kTileDepth);
-    job.gate_weight = weight.tiles(0, c.width, SwigluForwardJob::kColumns, kTileDepth);
-    job.up_weight = weight.tiles(c.width, c.width, SwigluForwardJob::kColumns, kTileDepth);
+    job.a = x.tiles(0, c.rows, kBlockRows);
+    job.gate_weight = weight.tiles(0, c.width, SwigluForwardJob::kColumns);
+    job.up_weight = weight.tiles(c.width, c.width, SwigluForwardJob::kColumns);
     job.order = order_of<SwigluForwardJob>(c);
     job.depth_blocks = int(div_ceil<int64_t>(c.depth, kTileDepth));
-    job.out = {gate_up.values.data(), y.values.data(), gate_up.stride, y.stride, c.rows, c.width};
+    job.out = {gate_up.values.data(), y.values.data(), int(gate_up.stride), int(y.stride), c.rows, c.width};
     run(c, GetParam(), job);
     int64_t wrong = 0;
     for (int64_t r = 0; r < c.rows; ++r) {
@@ -112,14 +112,14 @@ TEST_P(SwigluJobs, BackwardIsProductAndGradients) {
       const Matrix before(c.rows, 2 * c.width, 1.5, 3);
       Matrix gate_up = before, y(c.rows, c.width, 0, 0);
       SwigluBackwardJob job;
-      job.a = dy.tiles(0, c.rows, kBlockRows, kTileDepth);
-      job.weight = weight.tiles(0, c.depth, kTileDepth, SwigluBackwardJob::kBoxColumns);
+      job.a = dy.tiles(0, c.rows, kBlockRows);
+      job.weight = weight.tiles(0, c.depth, kTileDepth);
       job.order = order_of<SwigluBackwardJob>(c);
       job.depth_blocks = int(div_ceil<int64_t>(c.depth, kTileDepth));
       job.out = {gate_up.values.data(),
                  again ? y.values.data() : nullptr,
-                 gate_up.stride,
-                 y.stride,
+                 int(gate_up.stride),
+                 int(y.stride),
                  c.rows,
                  c.width};
       run(c, GetParam(), job);

@@ -31,11 +31,10 @@ namespace zeno::cuda {
 
 inline constexpr int kBlockRows = 128, kTileColumns = 256, kPartRows = 64;
 inline constexpr int kBlocks = 2;  // of a cluster
-// Of the depth in a slot: 32 or 64. Six small slots are filled again sooner than three large ones: by the
-// count of cycles what is loaded may take 2300 of them until the tensor cores wait for it, instead of 1700.
-inline constexpr int kTileDepth = 32, kSlots = 192 / kTileDepth;
-inline constexpr uint32_t kDepthBytes = kTileDepth * 2;
-inline constexpr uint32_t kTileABytes = kBlockRows * kDepthBytes, kTileBBytes = kTileColumns * kDepthBytes;
+// Six slots of half the depth each took 1-2 % more time: twice as many barriers to pass.
+inline constexpr int kTileDepth = hopper::kRowValues, kSlots = 3;
+inline constexpr uint32_t kTileABytes = kBlockRows * hopper::kRowBytes;
+inline constexpr uint32_t kTileBBytes = kTileColumns * hopper::kRowBytes;
 inline constexpr uint32_t kSlotBytes = kTileABytes + kTileBBytes;
 inline constexpr int kResultPitch = kTileColumns + 8;  // eight rows at one column meet all banks
 inline constexpr int kGroupThreads = 128, kGroupWarps = 4, kProductThreads = 3 * kGroupThreads;
@@ -88,7 +87,7 @@ __device__ void multiply_tile(const Job& job, ProductShared& shared, int part, R
                               float (&sums)[128]) {
   using namespace hopper;
   // From 16 of the depth to the next 16.
-  constexpr uint32_t kStepA = 16 * 2, kStepB = Job::kAcross ? 16 * kAcrossRowBytes : kStepA;
+  constexpr uint32_t kStepA = 16 * 2, kStepB = Job::kAcross ? 16 * kRowBytes : kStepA;
   const auto release = [&](uint32_t slot) {
     const uint32_t lane = threadIdx.x % 32;
     if (lane < kBlocks) arrive_at(shared_address(&shared.empty[slot]), lane);
@@ -97,10 +96,9 @@ __device__ void multiply_tile(const Job& job, ProductShared& shared, int part, R
   for (int block = 0; block < job.depth_blocks; ++block, place.advance()) {
     wait(shared_address(&shared.full[place.slot]), place.parity);
     const uint32_t slot = shared_address(shared.slots[place.slot]);
-    const uint64_t a = operand(slot + part * kPartRows * kDepthBytes, kDepthBytes);
-    const uint64_t b = Job::kAcross
-                           ? operand(slot + kTileABytes, kAcrossRowBytes, kTileDepth * kAcrossRowBytes)
-                           : operand(slot + kTileABytes, kDepthBytes);
+    const uint64_t a = operand(slot + part * kPartRows * kRowBytes);
+    const uint64_t b =
+        Job::kAcross ? operand(slot + kTileABytes, kTileDepth * kRowBytes) : operand(slot + kTileABytes);
     begin_products();
 #pragma unroll
     for (uint32_t step = 0; step < kTileDepth / 16; ++step) {

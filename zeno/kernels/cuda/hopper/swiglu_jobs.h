@@ -17,16 +17,25 @@ __device__ inline Vector result(uint32_t results, int row, int column) {
   return {hopper::load_vector(results + uint32_t(row * kResultPitch + column) * 2)};
 }
 
+// So many rows further down. Strides of 32 bits take half the instructions.
+__device__ inline __nv_bfloat16* below(__nv_bfloat16* from, int rows, int stride) {
+  return from + int64_t(rows) * stride;
+}
+
 // Where SwiGLU reads and writes: gate_up [R, 2F], y [R, F] or null.
 struct SwigluMatrices {
   __nv_bfloat16 *gate_up = nullptr, *y = nullptr;
-  int64_t gate_up_stride = 0, y_stride = 0;
+  int gate_up_stride = 0, y_stride = 0;
   int64_t rows = 0, width = 0;  // R, F
 
-  __device__ bool has(int64_t row, int64_t column) const { return row < rows && column < width; }
+  // How many rows of a part there are in this column.
+  __device__ int rows_from(int64_t row, int64_t column) const {
+    return column < width ? int(min(rows - row, int64_t(kPartRows))) : 0;
+  }
   __device__ __nv_bfloat16* gate_at(int64_t row, int64_t column) const {
     return gate_up + row * gate_up_stride + column;
   }
+  __device__ __nv_bfloat16* y_at(int64_t row, int64_t column) const { return y + row * y_stride + column; }
 };
 
 // What both have: A, by blocks of 128 rows x kTileDepth, and where results go.
@@ -60,34 +69,36 @@ struct SwigluForwardJob : SwigluJob {
     constexpr int kAhead = 4, kStep = kFinishWarps * 2;
     const int thread = int(threadIdx.x) - 32, begin = thread % 16 * kVectorColumns;
     const int64_t column = int64_t(tile_column) * kColumns + begin;
+    const int end = out.rows_from(first_row, column);
+    __nv_bfloat16 *gate_up = out.gate_at(first_row, column), *y = out.y_at(first_row, column);
     wait();
-    for (int first = thread / 16; first < kPartRows; first += kAhead * kStep) {
+    for (int first = thread / 16; first < end; first += kAhead * kStep) {
       Vector gates[kAhead], ups[kAhead];
 #pragma unroll
       for (int i = 0; i < kAhead; ++i) {
-        const int row = min(first + i * kStep, kPartRows - 1);
+        const int row = min(first + i * kStep, end - 1);
         gates[i] = result(results, row, begin);
         ups[i] = result(results, row, begin + kColumns);
       }
 #pragma unroll
       for (int i = 0; i < kAhead; ++i) {
         const int row = first + i * kStep;
-        if (row < kPartRows && out.has(first_row + row, column))
-          write_row(first_row + row, column, gates[i], ups[i]);
+        if (row < end)
+          write_row(below(gate_up, row, out.gate_up_stride), below(y, row, out.y_stride), gates[i], ups[i]);
       }
     }
   }
 
  private:
-  __device__ void write_row(int64_t row, int64_t column, const Vector& gates, const Vector& ups) const {
-    __nv_bfloat16* to = out.gate_at(row, column);
+  __device__ void write_row(__nv_bfloat16* to, __nv_bfloat16* y, const Vector& gates,
+                            const Vector& ups) const {
     store_once<kVectorColumns>(to, gates);
     store_once<kVectorColumns>(to + out.width, ups);
     float gate[kVectorColumns], up[kVectorColumns];
     unpack(gates, gate);
     unpack(ups, up);
     swiglu<__nv_bfloat16>(gate, up);
-    store_once<kVectorColumns>(out.y + row * out.y_stride + column, pack<__nv_bfloat16>(up));
+    store_once<kVectorColumns>(y, pack<__nv_bfloat16>(up));
   }
 };
 
@@ -96,7 +107,7 @@ struct SwigluForwardJob : SwigluJob {
 struct SwigluBackwardJob : SwigluJob {
   static constexpr bool kAcross = true;
   static constexpr int kColumns = kTileColumns;
-  static constexpr int kBoxColumns = hopper::kAcrossRowBytes / 2;
+  static constexpr int kBoxColumns = hopper::kRowValues;
 
   CUtensorMap weight;  // boxes of kTileDepth rows x kBoxColumns: C runs down
 
@@ -114,16 +125,20 @@ struct SwigluBackwardJob : SwigluJob {
   __device__ void finish(uint32_t results, int64_t first_row, uint32_t tile_column, const Wait& wait) const {
     constexpr int kStep = kFinishWarps * kAhead;
     const int begin = int(threadIdx.x) % 32 * kVectorColumns;
-    const Place place{results, begin, first_row, int64_t(tile_column) * kColumns + begin};
+    const int64_t column = int64_t(tile_column) * kColumns + begin;
+    const int end = out.rows_from(first_row, column);
+    const Place place{results + uint32_t(begin) * 2, end, out.gate_at(first_row, column),
+                      out.y ? out.y_at(first_row, column) : nullptr};
     int first = (int(threadIdx.x) / 32 - 1) * kAhead;
-    Rows rows = fetch(place, first), next;
+    Rows rows, next;
+    if (first < end) rows = fetch(place, first);
     wait();
 #pragma unroll 1
-    for (; first < kPartRows; first += 2 * kStep) {  // two sets of registers, so that none is copied
-      if (first + kStep < kPartRows) next = fetch(place, first + kStep);
+    for (; first < end; first += 2 * kStep) {  // two sets of registers, so that none is copied
+      if (first + kStep < end) next = fetch(place, first + kStep);
       write_gradients(place, first, rows);
-      if (first + 2 * kStep < kPartRows) rows = fetch(place, first + 2 * kStep);
-      if (first + kStep < kPartRows) write_gradients(place, first + kStep, next);
+      if (first + 2 * kStep < end) rows = fetch(place, first + 2 * kStep);
+      if (first + kStep < end) write_gradients(place, first + kStep, next);
     }
   }
 
@@ -132,21 +147,19 @@ struct SwigluBackwardJob : SwigluJob {
   struct Rows {
     Vector gates[kAhead], ups[kAhead];
   };
-  // Of a thread: its part of the results, and what that is of the matrix.
+  // Of a thread, where the first row of a part lies, and how many there are.
   struct Place {
     uint32_t results;
-    int begin;
-    int64_t first_row, column;
+    int end;
+    __nv_bfloat16 *gate_up, *y;
   };
 
-  // What lies outside is read from inside and not used: a branch per row would wait for each.
+  // Behind the end the last row is read once more and not used: a branch per row would wait for each.
   __device__ Rows fetch(const Place& place, int first) const {
     Rows rows;
-    const int64_t column = place.column < out.width ? place.column : 0;
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
-      const int64_t row = place.first_row + first + i;
-      const __nv_bfloat16* from = out.gate_at(row < out.rows ? row : out.rows - 1, column);
+      const __nv_bfloat16* from = below(place.gate_up, min(first + i, place.end - 1), out.gate_up_stride);
       rows.gates[i] = load_once<kVectorColumns>(from);
       rows.ups[i] = load_once<kVectorColumns>(from + out.width);
     }
@@ -156,21 +169,20 @@ struct SwigluBackwardJob : SwigluJob {
   __device__ void write_gradients(const Place& place, int first, const Rows& rows) const {
     Vector dacts[kAhead];
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) dacts[i] = result(place.results, first + i, place.begin);
+    for (int i = 0; i < kAhead; ++i) dacts[i] = result(place.results, first + i, 0);
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
-      const int64_t row = place.first_row + first + i;
-      if (!out.has(row, place.column)) continue;
+      const int row = first + i;
+      if (row >= place.end) break;
       float gate[kVectorColumns], up[kVectorColumns], dact[kVectorColumns];
       unpack(dacts[i], dact);
       unpack(rows.gates[i], gate);
       unpack(rows.ups[i], up);
       swiglu_gradients<__nv_bfloat16>(gate, up, dact);
-      __nv_bfloat16* to = out.gate_at(row, place.column);
+      __nv_bfloat16* to = below(place.gate_up, row, out.gate_up_stride);
       store_once<kVectorColumns>(to, pack<__nv_bfloat16>(gate));
       store_once<kVectorColumns>(to + out.width, pack<__nv_bfloat16>(up));
-      if (out.y)
-        store_once<kVectorColumns>(out.y + row * out.y_stride + place.column, pack<__nv_bfloat16>(dact));
+      if (place.y) store_once<kVectorColumns>(below(place.y, row, out.y_stride), pack<__nv_bfloat16>(dact));
     }
   }
 };

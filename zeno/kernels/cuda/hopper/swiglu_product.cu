@@ -29,30 +29,48 @@ void expect_shape(const char* name, const Tensor& t, int64_t rows, int64_t cols)
 SwigluMatrices matrices_of(const Tensor& gate_up, const Tensor& y) {
   return {.gate_up = pointer<__nv_bfloat16>(gate_up),
           .y = pointer<__nv_bfloat16>(y),
-          .gate_up_stride = gate_up.stride,
-          .y_stride = y.stride,
+          .gate_up_stride = int(gate_up.stride),
+          .y_stride = int(y.stride),
           .rows = gate_up.rows,
           .width = gate_up.cols / 2};
 }
 
-// As many clusters as it takes to end with the same number of tiles each: more would only draw power.
-uint32_t clusters_for(uint32_t tiles) {
-  const uint32_t rounds = div_ceil(tiles, uint32_t(multiprocessors() / kBlocks));
+// How many clusters run at the same time: one more, and all would wait for it to the end.
+template <class Job>
+uint32_t clusters_at_once(const char* name) {
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {kBlocks, 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = unsigned(multiprocessors() / kBlocks * kBlocks);
+  config.blockDim = kProductThreads;
+  config.dynamicSmemBytes = kProductSharedBytes;
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  int clusters = 0;
+  check(cudaOccupancyMaxActiveClusters(&clusters, product_kernel<Job>, &config), name);
+  return uint32_t(clusters);
+}
+
+// As many as it takes to end with the same number of tiles each: more would only draw power.
+uint32_t clusters_for(uint32_t tiles, uint32_t at_once) {
+  const uint32_t rounds = div_ceil(tiles, at_once);
   return div_ceil(tiles, rounds);
 }
 
 // The job has its B already.
 template <class Job>
 void run(StreamRef stream, Job& job, const Tensor& a, const SwigluMatrices& out, const char* name) {
-  job.a = tile_map(a, kBlockRows, kTileDepth);
+  job.a = tile_map(a, kBlockRows);
   job.depth_blocks = int(div_ceil<int64_t>(a.cols, kTileDepth));
   job.order = {div_ceil<int64_t>(a.rows, kBlocks * kBlockRows), div_ceil<int64_t>(out.width, Job::kColumns),
                kTileColumns * a.cols * 2, kCachedWeight};
   job.out = out;
-  const uint32_t clusters = clusters_for(job.order.count());
   check(cudaFuncSetAttribute(product_kernel<Job>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              int(kProductSharedBytes)),
         name);
+  static const uint32_t at_once = clusters_at_once<Job>(name);
+  const uint32_t clusters = clusters_for(job.order.count(), at_once);
   product_kernel<Job><<<clusters * kBlocks, kProductThreads, kProductSharedBytes, native(stream)>>>(job);
   check_launch(name);
 }
@@ -75,8 +93,8 @@ bool run_fused(StreamRef stream, const SwigluProduct& op) {
   if (op.y.count() == 0 || depth == 0) return false;
   SwigluForwardJob job;
   constexpr int kColumns = SwigluForwardJob::kColumns;
-  job.gate_weight = tile_map(op.weight.slice(0, width), kColumns, kTileDepth);
-  job.up_weight = tile_map(op.weight.slice(width, width), kColumns, kTileDepth);
+  job.gate_weight = tile_map(op.weight.slice(0, width), kColumns);
+  job.up_weight = tile_map(op.weight.slice(width, width), kColumns);
   run(stream, job, op.x, matrices_of(op.gate_up, op.y), "swiglu_product_forward");
   return true;
 }
@@ -90,7 +108,7 @@ bool run_fused(StreamRef stream, const SwigluProductBackward& op) {
   if (op.y) expect_shape("y", op.y, rows, width);
   if (op.gate_up.count() == 0 || depth == 0) return false;
   SwigluBackwardJob job;
-  job.weight = tile_map(op.weight, kTileDepth, SwigluBackwardJob::kBoxColumns);
+  job.weight = tile_map(op.weight, kTileDepth);
   run(stream, job, op.dy, matrices_of(op.gate_up, op.y), "swiglu_product_backward");
   return true;
 }

@@ -8,9 +8,8 @@
 
 namespace zeno::cuda {
 
-// Tiles of `box_rows` x `box_columns` values of a bf16 matrix, as rows of 64 or 128 bytes with their 16-byte
-// pieces exchanged (SWIZZLE_64B, SWIZZLE_128B). What lies outside the matrix arrives as zeros. Rows must
-// start on 16 bytes.
-CUtensorMap tile_map(const Tensor& matrix, int box_rows, int box_columns);
+// Tiles of `rows` x kRowValues of a bf16 matrix, laid out as operand.h says. What lies outside the matrix
+// arrives as zeros. Rows must start on 16 bytes.
+CUtensorMap tile_map(const Tensor& matrix, int rows);
 
 }  // namespace zeno::cuda

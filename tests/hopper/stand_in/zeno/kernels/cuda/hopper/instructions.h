@@ -62,7 +62,8 @@ inline void meet_cluster() {
 }
 
 inline void init_barrier(uint32_t barrier, uint32_t arrivals) {
-  Gpu::current().thread().block->barriers[simulated::place_of(barrier)] = {int(arrivals), int(arrivals), 0, 0};
+  Gpu::current().thread().block->barriers[simulated::place_of(barrier)] = {int(arrivals), int(arrivals), 0,
+                                                                           0};
 }
 inline void publish_barriers() {}
 inline void arrive(uint32_t barrier) { Gpu::current().arrive(*Gpu::current().thread().block, barrier, 0); }
