@@ -1,7 +1,7 @@
 // Whole training steps of real model shapes on one GPU: tokens per second, memory planned and seen, and where
 // the time goes. tools/cuda_bench.py runs it beside PyTorch and the floor of the same machine.
 //   cuda_step_bench llama-1b --seq 4096 --batch 4 [--accum 1] [--steps 10] [--grad bf16] [--recompute auto]
-//   [--memory GIB] [--matmul-dtype fp8] [--fused-swiglu] [--split] [--limit-gpu-clock]
+//   [--memory GIB] [--matmul-dtype fp8] [--split] [--limit-gpu-clock]
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -27,7 +27,7 @@ struct Options {
   int64_t batch = 4, seq = 4096;
   int accum = 1, steps = 10, threads = 1, stage = 0;
   double memory = 0;  // GiB; 0: what the GPU has
-  bool fused_swiglu = false, split = false, show_plans = false, limit_clock = false;
+  bool split = false, show_plans = false, limit_clock = false;
 };
 
 constexpr double kGib = double(size_t(1) << 30);
@@ -133,7 +133,6 @@ zero::EngineOptions engine_options(const Options& o) {
   options.policy.grad = options.policy.wire = *parse_dtype(o.grad);
   options.policy.micro_batches = o.accum;
   options.policy.fp8 = o.matmul == "fp8";
-  options.policy.fused_swiglu = o.fused_swiglu;
   options.policy.states = *parse_dtype(o.states);
   if (o.recompute == "selective") options.policy.recompute = nn::Recompute::selective;
   if (o.recompute == "full") options.policy.recompute = nn::Recompute::full;
@@ -221,7 +220,6 @@ int main(int argc, char** argv) {
   app.add_option("--memory", o.memory, "GiB that --recompute auto may fill, the context included");
   app.add_option("--matmul-dtype", o.matmul, "of the products of blocks")
       ->check(CLI::IsMember({"bf16", "fp8"}));
-  app.add_flag("--fused-swiglu", o.fused_swiglu, "SwiGLU inside the products around it");
   app.add_option("--plans", o.plans, "file of matmul plans");
   app.add_flag("--split", o.split, "time by kind of instruction (no graph)");
   app.add_flag("--show-plans", o.show_plans);

@@ -61,15 +61,16 @@ void book_all(const ExecutorParts& parts, Ledger& ledger) {
   ledger.book(Tier::device, Purpose::staging, comm_bytes(parts.device.kind, parts.world));
 }
 
-nn::BatchShape shape_of(const EngineOptions& options) {
+nn::BatchShape shape_of(const EngineOptions& options, int world) {
   nn::BatchShape shape = options.shape;
   shape.device = options.device.kind;
   shape.deterministic = options.policy.deterministic || options.policy.reproducible;
   shape.fp8 = options.policy.fp8;
-  shape.fused_swiglu = options.policy.fused_swiglu && shape.device == Device::Kind::cuda &&
-                       options.policy.compute == DType::bf16;
-  require(!shape.fp8 || (shape.device == Device::Kind::cuda && options.policy.compute == DType::bf16),
-          ErrorKind::usage,
+  const bool bf16_on_gpu = shape.device == Device::Kind::cuda && options.policy.compute == DType::bf16;
+  // With one rank: a collective beside such a product holds a processor that its tiles would wait for. What
+  // is to have the same bits at every world size has the same kernels.
+  shape.fused_swiglu = bf16_on_gpu && world == 1 && !options.policy.reproducible;
+  require(!shape.fp8 || bf16_on_gpu, ErrorKind::usage,
           "[engine] fp8 products: got {} on a {}, expected bf16 on a GPU; use --device cuda --dtype bf16, or "
           "leave out --matmul-dtype fp8",
           name_of(options.policy.compute), shape.device == Device::Kind::cuda ? "GPU" : "CPU");
@@ -99,7 +100,7 @@ Snapshot::Mode snapshot_mode(const EngineOptions& options, const UnitTable& unit
 }  // namespace
 
 CompiledStep compile_step(const nn::LayerList& model, const EngineOptions& options, int world) {
-  CompiledStep step{.policy = policy_of(options, world), .shape = shape_of(options)};
+  CompiledStep step{.policy = policy_of(options, world), .shape = shape_of(options, world)};
   step.units = make_units(model, step.policy, world);
   step.program = compile(step.input(model, world));
   return step;
@@ -124,7 +125,7 @@ Engine::Engine(nn::LayerList model, const EngineOptions& options, comm::World& w
     : world_(world),
       model_(std::move(model)),
       policy_(policy_of(options, world.size())),
-      shape_(shape_of(options)),
+      shape_(shape_of(options, world.size())),
       units_(make_units(model_, policy_, world.size())),
       program_(compile({model_, units_, policy_, world.size(), shape_})),
       evaluation_(compile_evaluation({model_, units_, policy_, world.size(), shape_})),

@@ -67,7 +67,6 @@ struct Policy {
   bool reproducible = false;                           // same bits at world sizes 1, 2, 4, 8
   bool deterministic = false;  // GPU: same bits in every run; `reproducible` implies it
   bool fp8 = false;            // GPU, bf16 compute: products of blocks in fp8
-  bool fused_swiglu = false;   // Hopper, bf16 compute: SwiGLU inside the products around it
 
   Offload offload;
   bool nf4_base = false;       // frozen weights of blocks are kept in 4 bits (nf4.h), decoded for each use
