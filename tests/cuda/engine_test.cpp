@@ -4,6 +4,7 @@
 
 #include "tests/support/train_run.h"
 #include "zeno/base/rng.h"
+#include "zeno/kernels/swiglu_product.h"
 
 namespace zeno::cuda_tests {
 namespace {
@@ -66,6 +67,24 @@ TEST_F(CudaEngine, ReplayedGraphsAndRepeatedRunsGiveTheSameBits) {
     const RunResult first = run_threads(graph);
     EXPECT_EQ(run_threads(graph), first);
     EXPECT_EQ(run_threads(timed), first);
+  }
+}
+
+// Wide enough for SwiGLU inside both of its products.
+TEST_F(CudaEngine, AWideMlpStepsAsTheCpuDoesHoweverMuchIsRecomputed) {
+  RunSpec gpu = spec(Family::llama, DType::bf16);
+  gpu.shape = {.hidden = kFusedBackwardDepth, .heads = 20, .blocks = 1, .vocab = 160, .max_seq = 128};
+  gpu.lr = 1e-4f;
+  const RunResult ours = run_threads(gpu), reference = run_threads(on_cpu(gpu));
+  for (size_t i = 0; i < ours.losses.size(); ++i) {
+    EXPECT_NEAR(ours.losses[i], reference.losses[i], 1e-2 * reference.losses[i]) << "step " << i;
+    EXPECT_NEAR(ours.norms[i], reference.norms[i], 5e-2 * reference.norms[i]) << "step " << i;
+  }
+  for (nn::Recompute recompute : {nn::Recompute::selective, nn::Recompute::full}) {
+    gpu.policy.recompute = recompute;
+    const RunResult again = run_threads(gpu);
+    EXPECT_EQ(again, ours) << int(recompute);
+    EXPECT_EQ(again.booked, again.peak);
   }
 }
 

@@ -42,6 +42,7 @@ class Mlp final : public Layer {
     return o_.mlp == BlockOptions::Mlp::swiglu && !o_.mlp_bias && !up_.lora && !down_lora_ && !shape.fp8;
   }
   bool fuses(BatchShape shape) const { return shape.fused_swiglu && swiglu_alone(shape); }
+  bool fuses_backward(BatchShape shape) const { return fuses(shape) && o_.hidden >= kFusedBackwardDepth; }
   Gelu gelu() const { return o_.mlp == BlockOptions::Mlp::gelu_tanh ? Gelu::tanh : Gelu::exact; }
 
   Intermediates cut_saved(Layout& saved, int64_t rows, DType compute, Recompute recompute) const;
@@ -204,7 +205,7 @@ void Mlp::swiglu_and_down_backward(const BackwardArgs& args, const Intermediates
                                         .gate_up = t.up,
                                         .dact = t.act,
                                         .y = act_again ? t.act : Tensor{},
-                                        .fused = fuses(args.batch.shape)});
+                                        .fused = fuses_backward(args.batch.shape)});
   if (act_again) linear_backward(args.stream, down);
 }
 
@@ -258,7 +259,7 @@ LayerWork Mlp::work(BatchShape shape, DType compute, Recompute recompute) const 
   work.last = down.forward;
   // A product that has the activation in it reads `up` not at all in forward, and never writes dact.
   work.forward.bytes += element * (fuses(shape) ? act : up + act);
-  work.backward.bytes += element * (fuses(shape) ? 2 * up - act : 2 * up + act);
+  work.backward.bytes += element * (fuses_backward(shape) ? 2 * up - act : 2 * up + act);
   if (recompute == Recompute::selective && (trained || down_lora_)) {
     // Usually act comes again with its gradient.
     const bool beside = o_.mlp == BlockOptions::Mlp::swiglu && !shape.fp8;
