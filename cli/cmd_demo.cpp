@@ -114,7 +114,7 @@ train::ParsedConfig config_of(const DemoFlags& flags, int stage) {
 // What each stage would take: the plan that the run is held to, to the byte.
 void show_memory(const DemoFlags& flags) {
   log_info("\n== memory per rank, {} ranks ==", kRanks);
-  for (int stage = 0; stage <= 3; ++stage) {
+  for (int stage = 0; stage < zero::kStages; ++stage) {
     train::ParsedConfig parsed = config_of(flags, stage);
     const model::ModelConfig model = model::load_config(parsed.config.run.model);
     train::resolve_batch(parsed, kRanks);

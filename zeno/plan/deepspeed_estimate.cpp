@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "zeno/model/layers.h"
+#include "zeno/zero/policy.h"
 
 namespace zeno::plan {
 
@@ -35,7 +36,7 @@ int64_t largest_module(const nn::LayerList& model) {
 std::vector<Purpose> left_out_by_deepspeed(int stage) {
   std::vector<Purpose> purposes{Purpose::buckets, Purpose::activations, Purpose::logits,   Purpose::workspace,
                                 Purpose::staging, Purpose::inputs,      Purpose::libraries};
-  if (stage < 3) purposes.push_back(Purpose::gathered);
+  if (!zero::shards_parameters(stage)) purposes.push_back(Purpose::gathered);
   return purposes;
 }
 

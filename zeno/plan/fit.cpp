@@ -67,7 +67,7 @@ void add_offload(Changes& list, Tier tier, std::string_view device) {
 // sequences are cut, which is another training.
 Changes all_changes(const zero::EngineOptions& options, int world) {
   Changes list;
-  for (int stage = 1; stage <= 3 && world > 1; ++stage)
+  for (int stage = 1; stage < zero::kStages && world > 1; ++stage)
     list.push_back({"stage", fmt::format("--stage {}", stage),
                     [stage](zero::EngineOptions& o) { set_stage(o.policy, stage); }});
   for (const auto& [mode, name] :

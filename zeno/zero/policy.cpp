@@ -9,12 +9,12 @@ void apply_stage(Policy& policy, int stage) {
   struct Preset {
     Placement params, grads, optimizer;
   };
-  static constexpr std::array<Preset, 4> kPresets{{{replicated, replicated, replicated},
-                                                   {replicated, replicated, sharded},
-                                                   {replicated, sharded, sharded},
-                                                   {sharded, sharded, sharded}}};
-  require(stage >= 0 && stage < int(kPresets.size()), ErrorKind::usage,
-          "[zero] stage: got {}, expected 0 to 3", stage);
+  static constexpr std::array<Preset, kStages> kPresets{{{replicated, replicated, replicated},
+                                                         {replicated, replicated, sharded},
+                                                         {replicated, sharded, sharded},
+                                                         {sharded, sharded, sharded}}};
+  require(stage >= 0 && stage < kStages, ErrorKind::usage, "[zero] stage: got {}, expected 0 to {}", stage,
+          kStages - 1);
   policy.params = kPresets[stage].params;
   policy.grads = kPresets[stage].grads;
   policy.optimizer = kPresets[stage].optimizer;

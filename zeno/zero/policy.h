@@ -79,6 +79,7 @@ struct Policy {
 };
 
 // The placements of ZeRO stage 0, 1, 2 or 3.
+inline constexpr int kStages = 4;
 void apply_stage(Policy& policy, int stage);
 bool shards_parameters(int stage);
 
