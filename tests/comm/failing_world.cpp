@@ -20,6 +20,9 @@ void fail_in(Site& site, std::string_view way) {
   Part part{send.data(), recv.data(), count};
   for (int op = 0; op < 50; ++op) {
     if (op == 2 && culprit) {
+      // The others come to operation 3 first: of operation 2, what this rank sent may still be with its own
+      // threads, and would be lost with them.
+      if (way == "throw" || way == "kill") std::this_thread::sleep_for(std::chrono::milliseconds(300));
       if (way == "throw" || way == "reading") fail(ErrorKind::data, "row 7 of train.jsonl is broken");
       if (way == "kill") raise(SIGKILL);
       if (way == "stall") std::this_thread::sleep_for(std::chrono::milliseconds(900));
