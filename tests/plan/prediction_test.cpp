@@ -37,8 +37,8 @@ TEST(Prediction, OurStepsOnOneH200) {
     EXPECT_NEAR(time.tokens_per_s / row.tokens_per_s, 1, 0.15) << row.name;
   };
   const auto nothing = [](const nn::LayerList&, zero::EngineOptions&) {};
-  expect({"Llama-3.2-1B", test::kLlama1B, 4096, 4, 1, DType::f32, 66.95e3}, nothing);
-  expect({"Qwen2.5-1.5B", test::kQwen1B5, 4096, 4, 1, DType::f32, 53.35e3}, nothing);
+  expect({"Llama-3.2-1B", test::kLlama1B, 4096, 4, 1, DType::f32, 68.06e3}, nothing);
+  expect({"Qwen2.5-1.5B", test::kQwen1B5, 4096, 4, 1, DType::f32, 54.52e3}, nothing);
   expect({"Qwen2.5-0.5B", test::kQwenHalfB, 1024, 32, 4, DType::bf16, 169.0e3}, nothing);
   expect({"Qwen2.5-7B", test::kQwen7B, 1024, 16, 4, DType::bf16, 14.88e3}, nothing);
   expect({"Qwen2.5-7B fp8", test::kQwen7B, 1024, 16, 4, DType::bf16, 20.33e3},
