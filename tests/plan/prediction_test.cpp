@@ -1,6 +1,6 @@
-// Predicted steps beside measured ones: ours on one H200 (docs/performance.md), to which the machine's rates
-// were fitted (the first six), and published ones, to which none was; tolerances were set after seeing both
-// (docs/plan.md says what differs and why).
+// Predicted steps beside measured ones: ours on one H200 (docs/performance.md), to earlier measurements of
+// which the machine's rates were fitted (the first six), and published ones, to which none was; tolerances
+// were set after seeing both (docs/plan.md says what differs and why).
 #include <gtest/gtest.h>
 
 #include "tests/support/model_shapes.h"

@@ -49,6 +49,8 @@ uint32_t clusters_at_once(const char* name) {
   config.numAttrs = 1;
   int clusters = 0;
   check(cudaOccupancyMaxActiveClusters(&clusters, product_kernel<Job>, &config), name);
+  ensure(clusters > 0, "[{}] GPU: got no room for a cluster of {} blocks, expected one or more", name,
+         kBlocks);
   return uint32_t(clusters);
 }
 
