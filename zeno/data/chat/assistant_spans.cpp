@@ -1,6 +1,7 @@
 #include "zeno/data/chat/assistant_spans.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
@@ -12,63 +13,26 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Words that no conversation has, and whose ends are no white space and no part of a mark.
-constexpr std::string_view kOtherWords = "\u2402zeno\u2403";
+constexpr std::string_view kSpace = " \n\r\t";
 
 size_t common_prefix(std::string_view a, std::string_view b) {
-  return size_t(
-      std::mismatch(a.begin(), a.begin() + std::ptrdiff_t(std::min(a.size(), b.size())), b.begin()).first -
-      a.begin());
+  return size_t(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
 }
 
-size_t common_suffix(std::string_view a, std::string_view b) {
-  size_t size = 0;
-  while (size < std::min(a.size(), b.size()) && a[a.size() - 1 - size] == b[b.size() - 1 - size]) ++size;
-  return size;
+bool is_blank(std::string_view text) { return text.find_first_not_of(kSpace) == text.npos; }
+
+std::string_view without_space_behind(std::string_view text) {
+  return text.substr(0, text.find_last_not_of(kSpace) + 1);
 }
 
-// For every prefix of `text`: how long an ending it shares with `pattern`. Linear in both (the Z function of
-// the reversed strings).
-std::vector<size_t> shared_endings(std::string_view text, std::string_view pattern) {
-  std::string joined(pattern.rbegin(), pattern.rend());
-  const size_t offset = joined.size();
-  joined.append(text.rbegin(), text.rend());
-  std::vector<size_t> z(joined.size() + 1, 0);
-  for (size_t i = 1, left = 0, right = 0; i < joined.size(); ++i) {
-    if (i < right) z[i] = std::min(right - i, z[i - left]);
-    while (i + z[i] < joined.size() && joined[z[i]] == joined[i + z[i]]) ++z[i];
-    if (i + z[i] > right) left = i, right = i + z[i];
-  }
-  std::vector<size_t> out(text.size() + 1, 0);
-  for (size_t end = 1; end <= text.size(); ++end)
-    out[end] = std::min(z[offset + text.size() - end], pattern.size());
-  return out;
-}
-
-bool is_inside_character(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) == 0x80; }
-
-bool is_assistant(const Json& message) {
-  return message.is_object() && message.contains("role") && message["role"] == "assistant";
-}
-
-// The words of a message: its texts, its reasoning, the names of the functions it calls.
-void replace_words(Json& message) {
-  const std::string other(kOtherWords);
-  for (const char* field : {"content", "reasoning_content", "thinking", "reasoning"}) {
-    const auto entry = message.find(field);
-    if (entry == message.end()) continue;
-    if (entry->is_string()) *entry = other;
-    if (!entry->is_array()) continue;
-    for (Json& part : *entry) {
-      if (part.is_object() && part.contains("text") && part["text"].is_string()) part["text"] = other;
-    }
-  }
-  const auto calls = message.find("tool_calls");
-  if (calls == message.end() || !calls->is_array()) return;
-  for (Json& call : *calls) {
-    Json& function = call.is_object() && call.contains("function") ? call["function"] : call;
-    if (function.is_object() && function.contains("name")) function["name"] = other;
-  }
+// The largest place up to `at` that is not inside a word or a mark such as <think>.
+size_t whole_marks(std::string_view text, size_t at) {
+  const auto is_border = [&](size_t i) {
+    return i == 0 || i == text.size() || kSpace.find(text[i - 1]) != kSpace.npos || text[i - 1] == '>' ||
+           text[i - 1] == ']' || text[i] == '<' || text[i] == '[';
+  };
+  while (!is_border(at)) --at;
+  return at;
 }
 
 Json first_messages(const Json& messages, size_t count) {
@@ -77,174 +41,248 @@ Json first_messages(const Json& messages, size_t count) {
   return out;
 }
 
+// What the template writes behind the last words of a rendering.
+std::string tail_of(const jinja::Rendered& rendered, const std::vector<Passage>& passages) {
+  const auto last = std::find_if(passages.rbegin(), passages.rend(),
+                                 [](const Passage& p) { return p.speaker != Speaker::writing; });
+  return rendered.text.substr(last == passages.rend() ? 0 : last->end);
+}
+
+// Words of one message with nobody else's between them: passages [first, last].
+struct Speech {
+  size_t first = 0, last = 0, message = 0;
+};
+
 class Finder {
  public:
-  Finder(const SpanSource& source, const Json& messages, const std::string& text)
-      : source_(source), messages_(messages), text_(text) {}
+  Finder(const SpanSource& source, const Json& messages, const jinja::Rendered& rendered,
+         const std::vector<Passage>& passages)
+      : source_(source), messages_(messages), text_(rendered.text), passages_(passages) {}
 
-  std::vector<TextSpan> run() {
-    for (size_t i = 0; i < messages_.size(); ++i) {
-      if (!is_assistant(messages_[i])) continue;
-      TextSpan span = span_of(i);
-      span.end = without_space_behind_turn_end(span);
-      cursor_ = span.end;
-      if (span.begin < span.end) spans_.push_back(span);
+  AssistantSpans run() {
+    std::vector<bool> found(messages_.size(), false);
+    for (const Speech& speech : speeches()) {
+      add(span_of(speech, !found[speech.message]));
+      found[speech.message] = true;
     }
-    return std::move(spans_);
+    for (size_t i = 0; i < messages_.size(); ++i) {
+      if (is_assistant(messages_[i]) && !found[i] && says_something(messages_[i])) unknown(i);
+    }
+    return std::move(out_);
   }
 
  private:
-  [[noreturn]] void unknown(size_t i, const char* why) const {
+  [[noreturn]] void unknown(size_t i) const {
     fail(ErrorKind::data,
-         "[{}] message {} (assistant): its place in the rendered conversation cannot be told ({}); use a "
-         "template with "
+         "[{}] message {} (assistant): its words are not in the rendered conversation; use a template with "
          "{{% generation %}} around what the assistant says, or train on all tokens (--loss-on all)",
-         source_.where, i + 1, why);
+         source_.where, i + 1);
   }
 
-  std::optional<std::string> try_render(const Json& messages, bool prompt) const {
+  // Of calls and thoughts alone, the template may not write anything: there is nothing to train on then.
+  static bool says_something(const Json& message) {
+    const auto content = message.find("content");
+    return content != message.end() && content->is_string() &&
+           !is_blank(content->get_ref<const std::string&>());
+  }
+
+  // In the order of the text. A message without words of its own counts where the template was at it.
+  std::vector<Speech> speeches() const {
+    std::vector<Speech> out;
+    for (size_t i = 0; i < passages_.size(); ++i) {
+      const Passage& passage = passages_[i];
+      if (passage.speaker == Speaker::other) continue;
+      if (passage.speaker == Speaker::assistant) {
+        const bool goes_on =
+            !out.empty() && out.back().message == passage.message && is_writing(out.back().last + 1, i);
+        if (goes_on) {
+          out.back().last = i;
+        } else {
+          out.push_back({i, i, passage.message});
+        }
+      }
+    }
+    return out;
+  }
+
+  bool is_writing(size_t begin, size_t end) const {
+    return std::all_of(passages_.begin() + std::ptrdiff_t(begin), passages_.begin() + std::ptrdiff_t(end),
+                       [](const Passage& p) { return p.speaker == Speaker::writing; });
+  }
+
+  void add(const AssistantSpan& span) {
+    const size_t begin = out_.spans.empty() ? span.begin : std::max(span.begin, out_.spans.back().end);
+    if (begin < span.end) out_.spans.push_back({begin, span.end, span.message});
+  }
+
+  AssistantSpan span_of(const Speech& speech, bool opens) {
+    const size_t begin = opens ? start(speech) : passages_[speech.first].begin;
+    return {begin, end(speech), speech.message};
+  }
+
+  // ---- before the words ----
+
+  // The template's text between the words before and those of this message.
+  size_t lead_begin(size_t first) const {
+    while (first > 0 && passages_[first - 1].speaker == Speaker::writing) --first;
+    return passages_[first].begin;
+  }
+
+  size_t start(const Speech& speech) {
+    const size_t words = passages_[speech.first].begin, begin = lead_begin(speech.first);
+    if (begin == words) return words;
+    const std::string lead = text_.substr(begin, words - begin);
+    // The same text behind the same role has the same header: conversations stay linear in their turns.
+    const std::string before = speech.message == 0 ? "" : messages_[speech.message - 1].value("role", "");
+    const auto [known, is_new] = headers_.try_emplace({before, lead}, 0);
+    if (is_new) known->second = header_size(speech.message, lead);
+    return begin + known->second;
+  }
+
+  std::optional<std::string> tail(const Json& messages, bool prompt) const {
     try {
-      return source_.render(messages, prompt);
+      const jinja::Rendered rendered = source_.render(messages, prompt);
+      return tail_of(rendered, passages_of(rendered, messages));
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::data) throw;
       return std::nullopt;
     }
   }
 
-  TextSpan span_of(size_t i) {
-    const Json before = first_messages(messages_, i), with = first_messages(messages_, i + 1);
-    const std::optional<std::string> prompt = try_render(before, true), turn = try_render(with, false);
-    const bool plain =
-        prompt && turn && turn->starts_with(*prompt) && text_.starts_with(*turn) && prompt->size() >= cursor_;
-    if (plain) return {prompt->size(), turn->size()};
-    return search(i, before, with, prompt, turn);
+  // How much of `lead`, the text before the words of message i, is there before the model begins to write.
+  size_t header_size(size_t i, const std::string& lead) const {
+    const Json before = first_messages(messages_, i);
+    const std::optional<std::string> prompt = tail(before, true);
+    if (!prompt) return usual_header_size(i, lead);
+    const size_t shared = common_prefix(*prompt, lead);
+    if (shared == lead.size()) return shared;
+    if (shared == prompt->size()) return source_.has_prompt ? shared : plain_header_size(i, lead, shared);
+    // The prompt is written otherwise here, or not to its end (thoughts that this turn does not have).
+    const std::optional<std::string> silent = tail(before, false);
+    const size_t opened = silent ? common_prefix(*prompt, *silent) : 0;
+    if (shared > opened) return whole_marks(lead, shared);
+    return behind_prompt(i, lead, prompt->substr(opened));
   }
 
-  // The bytes of `full` that depend on the words of message i of `messages`.
-  std::optional<TextSpan> words(const Json& messages, size_t i, std::string_view full, bool prompt) const {
-    Json other = messages;
-    replace_words(other[i]);
-    const std::optional<std::string> changed = try_render(other, prompt);
-    if (!changed || *changed == full) return std::nullopt;
-    size_t begin = common_prefix(full, *changed);
-    const size_t rest = std::min(full.size(), changed->size()) - begin;
-    size_t end = full.size() - std::min(rest, common_suffix(full, *changed));
-    // Two characters may share bytes: the borders are those of whole ones.
-    while (begin > 0 && begin < full.size() && is_inside_character(full[begin])) --begin;
-    while (end < full.size() && is_inside_character(full[end])) ++end;
-    return TextSpan{begin, end};
+  size_t behind_prompt(size_t i, const std::string& lead, const std::string& added) const {
+    const size_t at = added.empty() ? std::string::npos : lead.rfind(added);
+    return at == std::string::npos ? plain_header_size(i, lead, 0) : at + added.size();
   }
 
-  TextSpan search(size_t i, const Json& before, const Json& with, const std::optional<std::string>& prompt,
-                  const std::optional<std::string>& turn) {
-    // Whether the whole text was rendered with a generation prompt does not matter for where the words are.
-    std::optional<TextSpan> found = words(messages_, i, text_, text_prompt());
-    if (!found) unknown(i, "other words in it change nothing");
-    TextSpan span = *found;
-    if (span.begin < cursor_) unknown(i, "it is mixed with an earlier turn");
-    span.begin = start(i, before, prompt, span.begin);
-    if (!turn) unknown(i, "the template refuses a conversation that ends with it");
-    const std::optional<TextSpan> own = words(with, i, *turn, false);
-    if (!own) unknown(i, "other words in it change nothing");
-    span.end +=
-        shared_tail(i, std::string_view(*turn).substr(own->end), std::string_view(text_).substr(span.end));
-    return span;
-  }
-
-  bool text_prompt() {
-    if (!with_prompt_) with_prompt_ = source_.render(messages_, false) != text_;
-    return *with_prompt_;
-  }
-
-  // Behind the text before the message, and behind as much of the generation prompt as is there.
-  size_t start(size_t i, const Json& before, const std::optional<std::string>& prompt,
-               size_t words_begin) const {
-    const std::optional<std::string> silent = try_render(before, false);
-    const std::string_view room = std::string_view(text_).substr(0, words_begin);
-    if (!silent || !prompt) {
-      // The template does not render what is before (nothing, perhaps): the prompt of another conversation
-      // does.
-      const std::optional<std::string> usual = usual_prompt();
-      const size_t at = usual ? room.rfind(*usual) : std::string::npos;
-      if (at == std::string::npos || at < cursor_) unknown(i, "the template refuses the messages before it");
-      return at + usual->size();
-    }
-    const size_t shared = common_prefix(*prompt, *silent);
-    const std::string_view preceding = std::string_view(*prompt).substr(0, shared);
-    const std::string_view added = std::string_view(*prompt).substr(shared);
-    if (preceding.empty()) {
-      const size_t at = added.empty() ? std::string::npos : room.rfind(added);
-      return at == std::string::npos || at < cursor_ ? words_begin : at + added.size();
-    }
-    const std::vector<size_t> endings = shared_endings(room, preceding);
-    size_t best = cursor_;
-    for (size_t end = cursor_; end <= room.size(); ++end) {
-      if (endings[end] >= endings[best]) best = end;
-    }
-    if (endings[best] == 0) unknown(i, "the text before it is not found");
-    return best + common_prefix(added, room.substr(best));
-  }
-
-  // Empty for a template that has none.
-  std::optional<std::string> usual_prompt() const {
+  // For messages before which the template gives no prompt: with that of a plain question.
+  size_t usual_header_size(size_t i, const std::string& lead) const {
     const Json question = Json::array({{{"role", "user"}, {"content", "x"}}});
-    const std::optional<std::string> silent = try_render(question, false),
-                                     prompt = try_render(question, true);
-    if (!silent || !prompt) return std::nullopt;
-    return prompt->substr(common_prefix(*prompt, *silent));
+    const std::optional<std::string> silent = tail(question, false), prompt = tail(question, true);
+    if (!silent || !prompt) return plain_header_size(i, lead, 0);
+    return behind_prompt(i, lead, prompt->substr(common_prefix(*prompt, *silent)));
   }
 
-  // How much of `tail`, which ends the message's own rendering, follows its words in the whole text. Never
-  // half a token: all of it, none, or up to the end of a turn.
-  size_t shared_tail(size_t i, std::string_view tail, std::string_view rest) const {
-    const size_t shared = common_prefix(tail, rest);
-    if (shared == tail.size() || shared == 0) return shared;
-    for (const std::string& end : source_.turn_ends) {
-      const size_t at = tail.substr(0, shared).rfind(end);
-      if (at != std::string_view::npos) return at + end.size();
+  // What stands before the words of any message of the assistant is its header. White space is not: where the
+  // prompt ends without it, the model has to write it.
+  size_t plain_header_size(size_t i, const std::string& lead, size_t prompt) const {
+    Json messages = first_messages(messages_, i);
+    messages.push_back({{"role", "assistant"}, {"content", "x"}});
+    try {
+      const jinja::Rendered rendered = source_.render(messages, false);
+      const std::vector<Passage> passages = passages_of(rendered, messages);
+      for (size_t at = passages.size(); at-- > 0;) {
+        if (passages[at].speaker != Speaker::assistant || passages[at].message != i) continue;
+        size_t first = at;
+        while (first > 0 && passages[first - 1].speaker == Speaker::writing) --first;
+        const size_t begin = passages[first].begin;
+        const std::string header = rendered.text.substr(begin, passages[at].begin - begin);
+        if (is_blank(std::string_view(header).substr(std::min(prompt, header.size())))) return prompt;
+        return std::max(prompt, whole_marks(lead, common_prefix(header, lead)));
+      }
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::data) throw;
     }
-    unknown(i, "its end is written differently when more follows");
+    return lead.size();
   }
 
-  // A newline that the template writes behind the end-of-turn token is not said by the assistant.
-  size_t without_space_behind_turn_end(const TextSpan& span) const {
-    size_t end = span.end;
-    while (end > span.begin && (text_[end - 1] == '\n' || text_[end - 1] == ' ')) --end;
-    const std::string_view said = std::string_view(text_).substr(span.begin, end - span.begin);
-    for (const std::string& turn_end : source_.turn_ends) {
-      if (said.ends_with(turn_end)) return end;
+  // ---- behind the words ----
+
+  size_t end(const Speech& speech) {
+    const size_t words = passages_[speech.last].end;
+    size_t after = speech.last + 1, own = words;  // what is written while the template is at the message
+    for (; after < passages_.size() && passages_[after].speaker == Speaker::writing; ++after) {
+      if (passages_[after].frame == speech.message && own == passages_[after].begin)
+        own = passages_[after].end;
     }
-    return span.end;
+    const size_t next = after == passages_.size() ? text_.size() : passages_[after].begin;
+    const std::string_view text = text_;
+    const std::string_view closing = text.substr(words, own - words), rest = text.substr(own, next - own);
+    if (!is_blank(closing)) return words + closing_size(closing, rest);
+    return words + later_end(speech.message, text.substr(words, next - words));
+  }
+
+  // Up to eos where it is written, here or at the end of the conversation; else without the space behind it.
+  size_t closing_size(std::string_view closing, std::string_view rest) const {
+    const std::string_view eos = source_.eos;
+    if (!eos.empty()) {
+      if (const size_t at = closing.find(eos); at != closing.npos) return at + eos.size();
+      if (rest.starts_with(eos)) return closing.size() + eos.size();
+    }
+    return without_space_behind(closing).size();
+  }
+
+  // Some templates end a turn when they come to the next, or behind all of them.
+  size_t later_end(size_t i, std::string_view behind) {
+    const std::string_view eos = source_.eos;
+    const size_t space = std::min(behind.find_first_not_of(kSpace), behind.size());
+    if (!eos.empty() && behind.substr(space).starts_with(eos)) return space + eos.size();
+    const std::optional<std::string> last = tail(first_messages(messages_, i + 1), false);
+    const size_t shared = last ? whole_marks(behind, common_prefix(*last, behind)) : 0;
+    const std::string_view end = without_space_behind(behind.substr(0, shared));
+    if (end.empty()) out_.ends = false;
+    return end.size();
   }
 
   const SpanSource& source_;
   const Json& messages_;
   const std::string& text_;
-  size_t cursor_ = 0;  // the end of the last assistant's turn
-  std::optional<bool> with_prompt_;
-  std::vector<TextSpan> spans_;
+  const std::vector<Passage>& passages_;
+  std::map<std::pair<std::string, std::string>, size_t> headers_;
+  AssistantSpans out_;
 };
 
 }  // namespace
 
-std::vector<TextSpan> find_assistant_spans(const SpanSource& source, const Json& messages,
-                                           const std::string& text) {
-  return Finder(source, messages, text).run();
+AssistantSpans find_assistant_spans(const SpanSource& source, const Json& messages,
+                                    const jinja::Rendered& rendered, const std::vector<Passage>& passages) {
+  return Finder(source, messages, rendered, passages).run();
 }
 
-std::string probe_turn_end(const SpanSource& source) {
-  const Json chat =
-      Json::array({{{"role", "user"}, {"content", "x"}}, {{"role", "assistant"}, {"content", kOtherWords}}});
+std::vector<AssistantSpan> marked_spans(const std::vector<TextSpan>& marked,
+                                        const std::vector<Passage>& passages) {
+  std::vector<AssistantSpan> out;
+  for (const TextSpan& mark : marked) {
+    size_t message = kNoMessage;
+    const size_t first = out.size();
+    for (const Passage& passage : passages) {
+      const size_t begin = std::max(passage.begin, mark.begin), end = std::min(passage.end, mark.end);
+      if (passage.end < mark.begin || begin > end || passage.begin > mark.end) continue;
+      if (passage.speaker == Speaker::assistant && begin >= mark.begin) message = passage.message;
+      if (message == kNoMessage && begin < end) message = passage.frame;
+      if (begin == end || passage.speaker == Speaker::other) continue;
+      const bool goes_on = out.size() > first && out.back().end == begin;
+      if (goes_on) {
+        out.back().end = end;
+      } else {
+        out.push_back({begin, end, 0});
+      }
+    }
+    for (size_t i = first; i < out.size(); ++i) out[i].message = message;
+  }
+  return out;
+}
+
+bool writes_generation_prompt(const SpanSource& source) {
+  const Json question = Json::array({{{"role", "user"}, {"content", "x"}}});
   try {
-    const std::string text = source.render(chat, false);
-    const size_t at = text.rfind(kOtherWords);
-    if (at == text.npos) return {};
-    // The first of what may be several marks with white space between them.
-    const std::string_view space = " \n\r\t", behind = std::string_view(text).substr(at + kOtherWords.size());
-    const size_t begin = std::min(behind.find_first_not_of(space), behind.size());
-    return std::string(behind.substr(begin, behind.find_first_of(space, begin) - begin));
+    return source.render(question, true).text != source.render(question, false).text;
   } catch (const Error&) {
-    return {};
+    return true;
   }
 }
 

@@ -1,13 +1,12 @@
-// Where the assistant speaks in a rendered conversation, for templates that do not mark it with {% generation
-// %}.
+// Where the assistant speaks in a rendered conversation.
 //
-// For the assistant's message i, three renderings tell: the messages before it (R), the same with the
-// generation prompt (P), and the messages up to and with it (Q). Where P is the beginning of Q and Q that of
-// the whole text, the span is what Q has beyond P. Templates that write history differently (Qwen3 drops the
-// thinking of earlier turns) break that; then the message is found in the whole text by rendering it again
-// with other words in this one message: what changes is what it says. Its start is the end of the text before
-// it, found by the longest ending of R that occurs there, plus as much of the generation prompt as the text
-// really has; its end adds what Q has behind the words (the end-of-turn token).
+// Whose words stand where is known from the rendering itself (speakers.h), so nothing that a user, a system
+// message or a tool wrote is ever inside a span. What is left to find out is how much of the template's own
+// text around an assistant's words the model has to write:
+// - between words of one message: all of it (the marks of a call, of reasoning);
+// - before them: what stands behind the prompt that the template would give the model at this place;
+// - behind them: what the template writes before it leaves the message (the end of turn), without the white
+//   space at its end.
 #pragma once
 
 #include <functional>
@@ -15,22 +14,41 @@
 #include <string>
 #include <vector>
 
-#include "zeno/data/text_span.h"
+#include "zeno/data/chat/speakers.h"
+#include "zeno/data/jinja/template.h"
 
 namespace zeno::data {
 
-struct SpanSource {
-  // The text of some messages; throws Error(data) where the template refuses them.
-  std::function<std::string(const nlohmann::ordered_json& messages, bool generation_prompt)> render;
-  std::vector<std::string> turn_ends;  // texts that end a turn, such as the eos token
-  std::string where;                   // the template, for errors
+// A stretch of the text that the model has to write, for one message of the assistant.
+struct AssistantSpan {
+  size_t begin = 0, end = 0;
+  size_t message = 0;
+  bool operator==(const AssistantSpan&) const = default;
 };
 
-// `text`: the whole conversation rendered, perhaps with a generation prompt behind it.
-std::vector<TextSpan> find_assistant_spans(const SpanSource& source, const nlohmann::ordered_json& messages,
-                                           const std::string& text);
+struct AssistantSpans {
+  std::vector<AssistantSpan> spans;  // ascending, disjoint
+  bool ends = true;                  // every turn has an end that the template writes
+};
 
-// The mark that the template writes behind an assistant's words; empty: not known.
-std::string probe_turn_end(const SpanSource& source);
+struct SpanSource {
+  // Renders some messages; throws Error(data) where the template refuses them.
+  std::function<jinja::Rendered(const nlohmann::ordered_json& messages, bool generation_prompt)> render;
+  bool has_prompt = true;  // the template writes a generation prompt
+  std::string eos;         // may be empty
+  std::string where;       // the template, for errors
+};
+
+// A message of the assistant whose place is not in the text is an Error(data).
+AssistantSpans find_assistant_spans(const SpanSource& source, const nlohmann::ordered_json& messages,
+                                    const jinja::Rendered& rendered, const std::vector<Passage>& passages);
+
+// The same for a template that marks what the assistant says with {% generation %}: its stretches, without
+// what others wrote in them.
+std::vector<AssistantSpan> marked_spans(const std::vector<TextSpan>& marked,
+                                        const std::vector<Passage>& passages);
+
+// Does the template write something to make the model speak?
+bool writes_generation_prompt(const SpanSource& source);
 
 }  // namespace zeno::data

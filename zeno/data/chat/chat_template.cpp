@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string_view>
 
 #include "zeno/base/error.h"
@@ -20,32 +21,14 @@ using Json = nlohmann::ordered_json;
 // Behind the content that is to be continued; its last character tells whether the template trims.
 constexpr std::string_view kContinueMark = "\u2402zeno-continues-here\u2403 ";
 
-// Reasoning goes by several names; templates read the first, some the second.
-Json with_reasoning_names(const Json& message) {
-  for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
-    const auto entry = message.find(name);
-    if (entry == message.end() || entry->is_null()) continue;
-    Json out = Json::object();
-    out["thinking"] = *entry;
-    const Json reasoning = *entry;
-    for (const auto& [key, value] : message.items()) out[key] = value;
-    out["reasoning_content"] = reasoning;
-    return out;
-  }
-  return message;
-}
-
-Json checked_messages(const Json& messages) {
+void check_messages(const Json& messages) {
   require(messages.is_array(), ErrorKind::data, "messages: got a JSON {}, expected a list",
           messages.type_name());
-  Json out = Json::array();
   for (size_t i = 0; i < messages.size(); ++i) {
     const bool good =
         messages[i].is_object() && messages[i].contains("role") && messages[i]["role"].is_string();
     require(good, ErrorKind::data, "message {}: expected an object with a role", i + 1);
-    out.push_back(with_reasoning_names(messages[i]));
   }
-  return out;
 }
 
 Json variables(const std::string& extra) {
@@ -70,27 +53,50 @@ std::string& last_text(Json& messages) {
   fail(ErrorKind::data, "continue the last message: it has no text");
 }
 
+bool says_nothing(const Json& value) {
+  return value.is_null() || value == "" || ((value.is_array() || value.is_object()) && value.empty());
+}
+
+// What of the messages carries meaning and is not in the text.
+std::vector<std::pair<size_t, std::string>> unwritten_fields(const jinja::Rendered& rendered,
+                                                             const Json& messages) {
+  std::set<std::pair<int64_t, std::string_view>> written;
+  for (const jinja::Stretch& stretch : rendered.stretches) {
+    if (stretch.origin.source == 0 || stretch.origin.source == jinja::kManySources) continue;
+    const jinja::Source& source = rendered.sources[stretch.origin.source];
+    if (source.variable == "messages") written.emplace(source.element, source.key);
+  }
+  std::vector<std::pair<size_t, std::string>> out;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    for (const char* key : {"content", "tool_calls", "reasoning_content", "reasoning", "thinking"}) {
+      const auto field = messages[i].find(key);
+      if (field == messages[i].end() || says_nothing(*field)) continue;
+      if (!written.contains({int64_t(i), key})) out.emplace_back(i, key);
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 struct ChatTemplate::Parts {
   struct Variant {
     std::string name, where, source;
     jinja::Template compiled;
+    bool has_prompt = true;
   };
   std::vector<Variant> variants;
   Json tokens = Json::object();
-  std::vector<std::string> turn_ends;
 
   Parts(const std::vector<NamedTemplate>& templates, Json special_tokens)
       : tokens(std::move(special_tokens)) {
     for (const NamedTemplate& item : templates) {
       variants.push_back(
-          {item.name, item.where, item.source, jinja::Template::parse(item.source, item.where)});
+          {item.name, item.where, item.source, jinja::Template::parse(item.source, item.where), true});
     }
-    const SpanSource source = span_source(variants[0], Json(), ChatOptions());
-    turn_ends.push_back(probe_turn_end(source));
-    if (tokens.contains("eos_token")) turn_ends.push_back(tokens["eos_token"].get<std::string>());
-    std::erase(turn_ends, "");
+    for (Variant& variant : variants) {
+      variant.has_prompt = writes_generation_prompt(span_source(variant, Json(), ChatOptions()));
+    }
   }
 
   // As transformers chooses: "tool_use" where there are tools and such a template, else "default".
@@ -118,9 +124,39 @@ struct ChatTemplate::Parts {
     const auto render = [this, &chosen, tools, options](const Json& messages, bool prompt) {
       ChatOptions own = options;
       own.add_generation_prompt = prompt;
-      return run(chosen, messages, tools, own).text;
+      return run(chosen, messages, tools, own);
     };
-    return {render, turn_ends, chosen.where};
+    return {render, chosen.has_prompt, tokens.value("eos_token", ""), chosen.where};
+  }
+
+  // Adds who says what.
+  RenderedChat told_apart(const Variant& chosen, const Json& messages, const Json& tools,
+                          const ChatOptions& options) const {
+    jinja::Rendered rendered = run(chosen, messages, tools, options);
+    const std::vector<Passage> passages = passages_of(rendered, messages);
+    RenderedChat out;
+    out.others = words_of_others(passages);
+    if (chosen.compiled.marks_generation()) {
+      out.assistant = marked_spans(rendered.generated, passages);
+    } else {
+      AssistantSpans found =
+          find_assistant_spans(span_source(chosen, tools, options), messages, rendered, passages);
+      out.assistant = std::move(found.spans);
+      if (!found.ends)
+        out.remarks.push_back("writes no end of turn behind assistant messages: none is trained");
+    }
+    for (const auto& [message, field] : unwritten_fields(rendered, messages)) {
+      const std::string role = messages[message]["role"].get<std::string>();
+      out.remarks.push_back(fmt::format("does not write '{}' of {} messages", field, role));
+      // A turn without its calls would teach to say nothing.
+      const Json& content = messages[message].value("content", Json());
+      if (field == "tool_calls" && says_nothing(content)) {
+        std::erase_if(out.assistant,
+                      [&, message = message](const AssistantSpan& s) { return s.message == message; });
+      }
+    }
+    out.text = std::move(rendered.text);
+    return out;
   }
 
   std::string continued(const Variant& chosen, Json messages, const Json& tools,
@@ -170,24 +206,22 @@ std::vector<std::string> ChatTemplate::presets() { return preset_names(); }
 
 std::string ChatTemplate::render_text(const Json& messages, const Json& tools,
                                       const ChatOptions& options) const {
-  const Json checked = checked_messages(messages), offered = tools.empty() ? Json() : tools;
+  check_messages(messages);
+  const Json offered = tools.empty() ? Json() : tools;
   const Parts::Variant& chosen = parts_->variant(offered);
-  if (options.continue_final_message) return parts_->continued(chosen, checked, offered, options);
-  return parts_->run(chosen, checked, offered, options).text;
+  if (options.continue_final_message) return parts_->continued(chosen, messages, offered, options);
+  return parts_->run(chosen, messages, offered, options).text;
 }
 
 RenderedChat ChatTemplate::render(const Json& messages, const Json& tools, const ChatOptions& options) const {
-  const Json checked = checked_messages(messages), offered = tools.empty() ? Json() : tools;
+  check_messages(messages);
+  const Json offered = tools.empty() ? Json() : tools;
   const Parts::Variant& chosen = parts_->variant(offered);
-  jinja::Rendered rendered = parts_->run(chosen, checked, offered, options);
-  RenderedChat out{std::move(rendered.text), std::move(rendered.generated)};
-  if (!chosen.compiled.marks_generation()) {
-    out.assistant = find_assistant_spans(parts_->span_source(chosen, offered, options), checked, out.text);
-  }
+  RenderedChat out = parts_->told_apart(chosen, messages, offered, options);
   if (!options.continue_final_message) return out;
-  out.text = parts_->continued(chosen, checked, offered, options);
-  for (TextSpan& span : out.assistant) span.end = std::min(span.end, out.text.size());
-  std::erase_if(out.assistant, [](const TextSpan& span) { return span.begin >= span.end; });
+  out.text = parts_->continued(chosen, messages, offered, options);
+  for (AssistantSpan& span : out.assistant) span.end = std::min(span.end, out.text.size());
+  std::erase_if(out.assistant, [](const AssistantSpan& span) { return span.begin >= span.end; });
   return out;
 }
 

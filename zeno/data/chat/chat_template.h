@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "zeno/base/file.h"
+#include "zeno/data/chat/assistant_spans.h"
 #include "zeno/data/text_span.h"
 
 namespace zeno::data {
@@ -28,8 +29,13 @@ struct ChatOptions {
 
 struct RenderedChat {
   std::string text;
-  // Bytes that assistants say, end-of-turn token included, generation prompt excluded; ascending, disjoint.
-  std::vector<TextSpan> assistant;
+  // Bytes that the model has to write: the assistants' words, the template's marks among them and the end of
+  // the turn, without the generation prompt; ascending, disjoint.
+  std::vector<AssistantSpan> assistant;
+  // Bytes that users, system messages and tools wrote; ascending, never inside of a span above.
+  std::vector<TextSpan> others;
+  // What a user should know about this template, the same words for every chat that it concerns.
+  std::vector<std::string> remarks;
 };
 
 class ChatTemplate {
@@ -43,9 +49,8 @@ class ChatTemplate {
   static bool in_folder(const Path& model_folder);
   static std::vector<std::string> presets();
 
-  // `messages`: array of {role, content, …}; `tools`: array or null. Also finds out who says what: where the
-  // template has no {% generation %}, by rendering parts of the conversation. A place that cannot be told is
-  // an Error(data).
+  // `messages`: array of {role, content, …}; `tools`: array or null. Also finds out who says what. Words of
+  // an assistant that the template does not write are an Error(data).
   RenderedChat render(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools,
                       const ChatOptions& options) const;
   // Only the text: one rendering, for prompts.

@@ -67,17 +67,13 @@ struct SampleEncoder::Parts {
     return *tokenizer;
   }
 
-  GuardedChat render(const ChatRecord& chat) const {
+  RenderedChat render(const ChatRecord& chat) const {
     require(template_error.empty(), ErrorKind::usage, "{}", template_error);
     require(has_template, ErrorKind::usage,
             "[data] {}: got chats and no chat template, expected one in the folder; give --chat-template "
             "chatml, another preset or a .jinja file",
             spec.model.string());
-    Json messages = chat.messages;
-    const bool guarded = guard.protect(messages);
-    RenderedChat rendered = chat_template->render(messages, chat.tools, chat_options);
-    if (!guarded) return {std::move(rendered.text), std::move(rendered.assistant), {}};
-    return SpecialGuard::remove(rendered.text, rendered.assistant);
+    return chat_template->render(chat.messages, chat.tools, chat_options);
   }
 
   // A text may begin with the bos that the post-processor adds as well.
@@ -130,16 +126,17 @@ void SampleEncoder::check_ids(const Sample& sample) const {
           bad == sample.ids.end() ? 0 : *bad, vocab);
 }
 
-Sample SampleEncoder::encode(const Record& record) const {
+Sample SampleEncoder::encode(const Record& record, std::vector<std::string>& remarks) const {
   Sample sample = std::visit(
       [&](const auto& shape) {
         using T = std::remove_cvref_t<decltype(shape)>;
-        if constexpr (std::is_same_v<T, ChatRecord>) return encode_chat(shape);
+        if constexpr (std::is_same_v<T, ChatRecord>) return encode_chat(shape, remarks);
         if constexpr (std::is_same_v<T, PromptRecord>) return encode_prompt(shape);
         if constexpr (std::is_same_v<T, TextRecord>) return encode_whole(shape.text);
         if constexpr (std::is_same_v<T, TokenRecord>) return encode_tokens(shape);
         if constexpr (std::is_same_v<T, AlpacaRecord>) {
-          return parts_->has_template ? encode_chat(chat_of(shape)) : encode_prompt(plain_layout_of(shape));
+          return parts_->has_template ? encode_chat(chat_of(shape), remarks)
+                                      : encode_prompt(plain_layout_of(shape));
         }
       },
       record);
@@ -147,22 +144,33 @@ Sample SampleEncoder::encode(const Record& record) const {
   return sample;
 }
 
-Sample SampleEncoder::encode_chat(const ChatRecord& chat) const {
-  const LossOn loss_on = parts_->spec.loss_on;
-  GuardedChat rendered = parts_->render(chat);
-  std::vector<TextSpan>& turns = rendered.assistant;
-  if (std::ranges::find(chat.train, uint8_t(0)) != chat.train.end()) {
-    require(turns.size() == chat.train.size(), ErrorKind::data,
-            "the template wrote {} of {} assistant turns, so their train flags cannot be told apart",
-            turns.size(), chat.train.size());
-    size_t i = 0;
-    std::erase_if(turns, [&](const TextSpan&) { return chat.train[i++] == 0; });
-  }
-  if (loss_on == LossOn::last && turns.size() > 1) turns.erase(turns.begin(), turns.end() - 1);
-  Encoding encoding = encode_guarded(parts_->need_tokenizer(), rendered);
-  Sample sample{std::move(encoding.ids), touched(encoding.spans, turns)};
-  if (loss_on == LossOn::all) sample.learned.assign(sample.ids.size(), 1);
+Sample SampleEncoder::encode_chat(const ChatRecord& chat, std::vector<std::string>& remarks) const {
+  RenderedChat rendered = parts_->render(chat);
+  const std::vector<TextSpan> trained = trained_spans(rendered.assistant, chat);
+  Encoding encoding = encode_in_pieces(parts_->need_tokenizer(), rendered.text, parts_->guard.cuts(rendered));
+  Sample sample{std::move(encoding.ids), touched(encoding.spans, trained)};
+  // Whatever the tokenizer joined: no token with a byte of somebody else.
+  const std::vector<uint8_t> foreign = touched(encoding.spans, rendered.others);
+  for (size_t i = 0; i < foreign.size(); ++i) sample.learned[i] &= uint8_t(!foreign[i]);
+  if (parts_->spec.loss_on == LossOn::all) sample.learned.assign(sample.ids.size(), 1);
+  remarks.insert(remarks.end(), rendered.remarks.begin(), rendered.remarks.end());
   return sample;
+}
+
+// Of those of the assistant, by the flags of the messages and by --loss-on.
+std::vector<TextSpan> SampleEncoder::trained_spans(const std::vector<AssistantSpan>& spans,
+                                                   const ChatRecord& chat) const {
+  std::vector<uint8_t> flags(chat.messages.size(), 0);
+  size_t turn = 0;
+  for (size_t i = 0; i < chat.messages.size(); ++i) {
+    if (is_assistant(chat.messages[i])) flags[i] = chat.train.at(turn++);
+  }
+  std::vector<TextSpan> out;
+  for (const AssistantSpan& span : spans) {
+    if (parts_->spec.loss_on == LossOn::last && span.message != spans.back().message) continue;
+    if (span.message == kNoMessage || flags[span.message]) out.push_back({span.begin, span.end});
+  }
+  return out;
 }
 
 Sample SampleEncoder::encode_prompt(const PromptRecord& record) const {

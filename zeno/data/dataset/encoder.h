@@ -9,7 +9,9 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "zeno/data/chat/assistant_spans.h"
 #include "zeno/data/dataset/options.h"
 #include "zeno/data/dataset/record.h"
 
@@ -20,8 +22,10 @@ class SampleEncoder {
   explicit SampleEncoder(const DatasetSpec& spec);
   ~SampleEncoder();
 
-  // Error(data): the record cannot be used, for the reason given. Error(usage): none of its kind can.
-  Sample encode(const Record& record) const;
+  // Error(data): the record cannot be used, for the reason given. Error(usage): none of its kind can. Adds
+  // what the chat template does to records of this kind that a user should know, in words that are the same
+  // for all.
+  Sample encode(const Record& record, std::vector<std::string>& remarks) const;
   // A piece of a plain text file. Special tokens in its text are plain text.
   Sample encode_text(std::string_view piece, bool first, bool last) const;
   // How records of a format are written, for the log.
@@ -29,7 +33,8 @@ class SampleEncoder {
 
  private:
   struct Parts;
-  Sample encode_chat(const ChatRecord& chat) const;
+  Sample encode_chat(const ChatRecord& chat, std::vector<std::string>& remarks) const;
+  std::vector<TextSpan> trained_spans(const std::vector<AssistantSpan>& spans, const ChatRecord& chat) const;
   Sample encode_prompt(const PromptRecord& record) const;
   Sample encode_whole(const std::string& text) const;
   Sample encode_tokens(const TokenRecord& record) const;

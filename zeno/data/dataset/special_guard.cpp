@@ -1,13 +1,9 @@
 #include "zeno/data/dataset/special_guard.h"
 
 #include <algorithm>
+#include <string_view>
 
 namespace zeno::data {
-namespace {
-
-constexpr std::string_view kMark = "\xef\xb7\x90";  // U+FDD0, which Unicode keeps for such uses
-
-}  // namespace
 
 SpecialGuard::SpecialGuard(const Tokenizer& tokenizer) {
   for (int64_t id = 0; id < tokenizer.vocab_size(); ++id) {
@@ -19,63 +15,44 @@ SpecialGuard::SpecialGuard(const Tokenizer& tokenizer) {
   }
 }
 
-bool SpecialGuard::protect(nlohmann::ordered_json& messages) const {
-  bool found = false;
-  for (auto& message : messages) {
-    const auto content = message.find("content");
-    if (message["role"] == "assistant" || content == message.end() || !content->is_string()) continue;
-    found = protect_text(content->get_ref<std::string&>()) || found;
+std::vector<size_t> SpecialGuard::cuts(const RenderedChat& chat) const {
+  std::vector<size_t> out;
+  for (const TextSpan& words : chat.others) {
+    // Special tokens may begin before the words.
+    size_t longest = 0;
+    for (const auto& texts : by_first_byte_) {
+      for (const std::string& text : texts) longest = std::max(longest, text.size());
+    }
+    for (size_t i = words.begin - std::min(words.begin, longest); i < words.end; ++i) {
+      const auto& candidates = by_first_byte_[static_cast<unsigned char>(chat.text[i])];
+      const auto is_here = [&](const std::string& special) {
+        return i + special.size() > words.begin && chat.text.compare(i, special.size(), special) == 0;
+      };
+      if (std::ranges::none_of(candidates, is_here)) continue;
+      size_t cut = i + 1;
+      while (cut < chat.text.size() && (static_cast<unsigned char>(chat.text[cut]) & 0xc0) == 0x80) ++cut;
+      out.push_back(cut);
+    }
+    for (const AssistantSpan& span : chat.assistant) {
+      if (span.begin == words.end) out.push_back(span.begin);
+      if (span.end == words.begin) out.push_back(span.end);
+    }
   }
-  return found;
-}
-
-bool SpecialGuard::protect_text(std::string& text) const {
-  std::string marked;
-  size_t done = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto& candidates = by_first_byte_[static_cast<unsigned char>(text[i])];
-    const auto is_here = [&](const std::string& special) {
-      return text.compare(i, special.size(), special) == 0;
-    };
-    if (std::ranges::none_of(candidates, is_here)) continue;
-    size_t cut = i + 1;
-    while (cut < text.size() && (static_cast<unsigned char>(text[cut]) & 0xc0) == 0x80) ++cut;
-    marked.append(text, done, cut - done).append(kMark);
-    done = cut;
-  }
-  if (done == 0) return false;
-  marked.append(text, done);
-  text = std::move(marked);
-  return true;
-}
-
-GuardedChat SpecialGuard::remove(std::string_view text, const std::vector<TextSpan>& assistant) {
-  GuardedChat out{.text = {}, .assistant = assistant, .cuts = {}};
-  std::vector<size_t> places;  // of marks, in the text as it came
-  size_t from = 0;
-  for (size_t at; (at = text.find(kMark, from)) != std::string_view::npos; from = at + kMark.size()) {
-    out.text.append(text, from, at - from);
-    out.cuts.push_back(out.text.size());
-    places.push_back(at);
-  }
-  out.text.append(text, from);
-  const auto moved = [&](size_t at) {
-    const auto before = std::ranges::lower_bound(places, at) - places.begin();
-    return at - size_t(before) * kMark.size();
-  };
-  for (TextSpan& span : out.assistant) span = {moved(span.begin), moved(span.end)};
+  std::ranges::sort(out);
+  out.erase(std::ranges::unique(out).begin(), out.end());
   return out;
 }
 
-Encoding encode_guarded(const Tokenizer& tokenizer, const GuardedChat& chat) {
+Encoding encode_in_pieces(const Tokenizer& tokenizer, const std::string& text,
+                          const std::vector<size_t>& cuts) {
   constexpr EncodeOptions kOptions{.add_special = false, .parse_special = true};
-  if (chat.cuts.empty()) return tokenizer.encode_with_spans(chat.text, kOptions);
+  if (cuts.empty()) return tokenizer.encode_with_spans(text, kOptions);
   Encoding all;
   size_t begin = 0;
-  for (size_t i = 0; i <= chat.cuts.size(); ++i) {
-    const size_t end = i == chat.cuts.size() ? chat.text.size() : chat.cuts[i];
+  for (size_t i = 0; i <= cuts.size(); ++i) {
+    const size_t end = i == cuts.size() ? text.size() : cuts[i];
     const Encoding piece =
-        tokenizer.encode_with_spans(std::string_view(chat.text).substr(begin, end - begin), kOptions);
+        tokenizer.encode_with_spans(std::string_view(text).substr(begin, end - begin), kOptions);
     all.ids.insert(all.ids.end(), piece.ids.begin(), piece.ids.end());
     for (const TextSpan& span : piece.spans) all.spans.push_back({span.begin + begin, span.end + begin});
     begin = end;

@@ -65,18 +65,21 @@ Evaluator::~Evaluator() {
 
 void Evaluator::run(const nlohmann::ordered_json& context) {
   const Inner inner(*this);
-  for (const auto& [name, value] : context.items()) scope_->set(name, from_json(runtime_.budget, value));
+  for (const auto& [name, value] : context.items())
+    scope_->set(name, traced_variable(runtime_.budget, name, value, sources_));
   run_block(syntax_.body);
 }
 
 void Evaluator::print(std::string_view text) {
   runtime_.budget.bytes(text.size());
-  *out_ += text;
+  out_->append(text, {.frame = frame_});
 }
 
 void Evaluator::print(const Value& value) {
-  if (value.is(Kind::string)) return print(value.as_text());
-  print(str_of(runtime_, value));
+  TracedText text = str_of(runtime_, value);
+  text.set_frame(frame_);
+  runtime_.budget.bytes(text.size());
+  out_->append(text);
 }
 
 Evaluator::Flow Evaluator::run_block(const Block& block) {
@@ -108,9 +111,13 @@ Evaluator::Flow Evaluator::run_statement(const Statement& statement) {
     case Statement::Kind::loop:
       run_loop(statement, evaluate(*statement.value), 0);
       break;
-    case Statement::Kind::assign:
-      assign(statement.targets[0], evaluate(*statement.value));
+    case Statement::Kind::assign: {
+      const Value value = evaluate(*statement.value);
+      // A loop over indices takes its element so.
+      if (loops_ > 0 && frame_ == 0) enter_frame(value);
+      assign(statement.targets[0], value);
       break;
+    }
     case Statement::Kind::assign_block:
     case Statement::Kind::filter: {
       auto [text, flow] = capture(statement.body);
@@ -150,6 +157,10 @@ Evaluator::Flow Evaluator::run_branch(const Statement& statement) {
   return Flow::on;
 }
 
+void Evaluator::enter_frame(const Value& item) {
+  if (item.is(Kind::dict) && sources_[item.origin().source].is_element()) frame_ = item.origin().source;
+}
+
 void Evaluator::run_loop(const Statement& statement, const Value& over, int64_t depth) {
   const std::shared_ptr<Loop> loop = std::make_shared<Loop>();
   const Value variable = Value::of(Kind::loop, loop);
@@ -171,24 +182,30 @@ void Evaluator::run_loop(const Statement& statement, const Value& over, int64_t 
   if (statement.recursive) {
     loop->recurse = [&](const Value& items, const Loop& from) {
       const Inner inner(*this, outer);
-      std::string text;
-      std::string* const before = std::exchange(out_, &text);
+      TracedText text;
+      TracedText* const before = std::exchange(out_, &text);
       run_loop(statement, items, from.depth0 + 1);
       out_ = before;
       return Value::text(std::move(text));
     };
   }
+  const uint32_t outer_frame = frame_;
+  ++loops_;
   bool completed = false;  // jinja2 runs `else` unless some iteration came to its end
   for (size_t i = 0; loop->has(i); ++i) {
     loop->index0 = i;
     runtime_.budget.step(4);  // a scope, the target, `loop`
     const Inner inner(*this);
     scope_->set("loop", variable);
+    frame_ = outer_frame;
+    enter_frame(loop->items[i]);
     assign(statement.targets[0], loop->items[i]);
     const Flow flow = run_block(statement.body);
     completed |= flow == Flow::on;
     if (flow == Flow::leave) break;
   }
+  --loops_;
+  frame_ = outer_frame;
   if (!completed) run_inner(statement.other);
 }
 
@@ -209,9 +226,9 @@ void Evaluator::run_generation(const Statement& statement) {
   generated_.push_back({begin, text_.size()});
 }
 
-std::pair<std::string, Evaluator::Flow> Evaluator::capture(const Block& block) {
-  std::string text;
-  std::string* const before = std::exchange(out_, &text);
+std::pair<TracedText, Evaluator::Flow> Evaluator::capture(const Block& block) {
+  TracedText text;
+  TracedText* const before = std::exchange(out_, &text);
   const Flow flow = run_inner(block);
   out_ = before;
   return {std::move(text), flow};
@@ -240,8 +257,8 @@ void Evaluator::run_call(const Statement& statement) {
 Value Evaluator::call_macro(const Macro& macro, const Arguments& given) {
   const Inner inner(*this, macro.scope);
   bind(*macro.node, given);
-  std::string text;
-  std::string* const before = std::exchange(out_, &text);
+  TracedText text;
+  TracedText* const before = std::exchange(out_, &text);
   run_block(macro.node->body);
   out_ = before;
   return Value::text(std::move(text));

@@ -10,6 +10,7 @@
 
 #include "zeno/data/jinja/runtime.h"
 #include "zeno/data/jinja/syntax.h"
+#include "zeno/data/jinja/trace.h"
 #include "zeno/data/text_span.h"
 
 namespace zeno::data::jinja {
@@ -30,8 +31,9 @@ class Evaluator {
   Evaluator& operator=(const Evaluator&) = delete;
 
   void run(const nlohmann::ordered_json& context);
-  std::string& text() { return text_; }
+  TracedText& text() { return text_; }
   std::vector<TextSpan>& generated() { return generated_; }
+  std::vector<Source>& sources() { return sources_; }
   int line() const { return runtime_.line; }
 
  private:
@@ -48,7 +50,7 @@ class Evaluator {
   void run_generation(const Statement& statement);
   Flow run_with(const Statement& statement);
   // Runs with the output going to the returned text.
-  std::pair<std::string, Flow> capture(const Block& block);
+  std::pair<TracedText, Flow> capture(const Block& block);
   Value make_macro(const Statement& statement);
   Value call_macro(const Macro& macro, const Arguments& given);
   void bind(const Statement& node, const Arguments& given);
@@ -56,6 +58,7 @@ class Evaluator {
   void assign(const Target& target, const Value& value);
   void print(const Value& value);
   void print(std::string_view text);
+  void enter_frame(const Value& item);
 
   Value evaluate(const Expression& node);
   Value look_up(const Expression& node);
@@ -73,8 +76,11 @@ class Evaluator {
   Runtime runtime_;
   std::shared_ptr<Scope> scope_;
   std::vector<std::shared_ptr<Scope>> kept_;  // by macros; emptied in the end, since they hold each other
-  std::string text_;
-  std::string* out_ = &text_;
+  TracedText text_;
+  TracedText* out_ = &text_;
+  std::vector<Source> sources_{Source{}};
+  uint32_t frame_ = 0;  // the source of the element that the template is looping over
+  int loops_ = 0;       // loops around what is run
   std::vector<TextSpan> generated_;
 };
 

@@ -22,7 +22,7 @@ Value Evaluator::evaluate(const Expression& node) {
     case Expression::Kind::real:
       return Value::real(node.real);
     case Expression::Kind::string:
-      return Value::text(node.text);
+      return Value::text(TracedText(node.text, {.frame = frame_}));
     case Expression::Kind::name:
       return name(node);
     case Expression::Kind::list:
@@ -146,8 +146,8 @@ Value Evaluator::filter(const Expression& node, const Value* block) {
 }
 
 Value Evaluator::concat(const Expression& node) {
-  std::string text;
-  for (const ExpressionPtr& part : node.parts) text += str_of(runtime_, evaluate(*part));
+  TracedText text;
+  for (const ExpressionPtr& part : node.parts) text.append(str_of(runtime_, evaluate(*part)));
   return Value::text(std::move(text));
 }
 

@@ -7,6 +7,7 @@
 
 #include "zeno/base/utf8.h"
 #include "zeno/data/jinja/attributes.h"
+#include "zeno/data/jinja/markup.h"
 #include "zeno/data/jinja/operators.h"
 #include "zeno/data/jinja/python_text.h"
 #include "zeno/data/jinja/unicode.h"
@@ -28,24 +29,24 @@ struct Style {
 
 [[noreturn]] void bad(std::string what) { throw RenderError(fmt::format("format: {}", what)); }
 
-std::string pad(const Style& style, char default_align, std::string_view sign, std::string_view body) {
-  const size_t size = point_count(sign) + point_count(body);
+TracedText pad(const Style& style, char default_align, const TracedText& body, std::string_view sign = "") {
+  const size_t size = point_count(sign) + point_count(body.str());
   const size_t missing = size_t(style.width) > size ? size_t(style.width) - size : 0;
   const auto fill = [&](size_t count) {
     std::string out;
     while (count--) append_utf8(out, style.fill);
     return out;
   };
-  switch (style.align ? style.align : default_align) {
-    case '<':
-      return fmt::format("{}{}{}", sign, body, fill(missing));
-    case '^':
-      return fmt::format("{}{}{}{}", fill(missing / 2), sign, body, fill(missing - missing / 2));
-    case '=':
-      return fmt::format("{}{}{}", sign, fill(missing), body);
-    default:
-      return fmt::format("{}{}{}", fill(missing), sign, body);
-  }
+  const char align = style.align ? style.align : default_align;
+  const size_t left = align == '<' ? 0 : align == '^' ? missing / 2 : missing;
+  const Origin origin = body.origin();
+  TracedText out;
+  if (align != '=') out.append(fill(left));
+  out.append(sign, origin);
+  if (align == '=') out.append(fill(left));
+  out.append(body);
+  out.append(fill(missing - left));
+  return out;
 }
 
 std::string sign_of(const Style& style, bool negative) {
@@ -59,7 +60,7 @@ std::string group(std::string digits) {
   return digits;
 }
 
-std::string integer_text(const Style& style, int64_t value) {
+TracedText integer_text(const Style& style, int64_t value, Origin origin) {
   const uint64_t size = value < 0 ? uint64_t(0) - uint64_t(value) : uint64_t(value);
   std::string digits;
   switch (style.type) {
@@ -81,10 +82,10 @@ std::string integer_text(const Style& style, int64_t value) {
   if (style.grouped) digits = group(digits);
   std::string sign = sign_of(style, value < 0);
   if (style.alternate && style.type != 'd' && style.type != 0) sign += fmt::format("0{}", style.type);
-  return pad(style, '>', sign, digits);
+  return pad(style, '>', TracedText(digits, origin), sign);
 }
 
-std::string real_number_text(const Style& style, double value) {
+TracedText real_number_text(const Style& style, double value, Origin origin) {
   const double size = std::fabs(value);
   const int precision = style.precision < 0 ? 6 : style.precision;
   std::string digits;
@@ -109,12 +110,14 @@ std::string real_number_text(const Style& style, double value) {
       digits = fmt::format("{:.{}f}", size, precision);
   }
   if (style.grouped) digits = group(digits);
-  return pad(style, '>', sign_of(style, std::signbit(value) && !std::isnan(value)), digits);
+  return pad(style, '>', TracedText(digits, origin),
+             sign_of(style, std::signbit(value) && !std::isnan(value)));
 }
 
-std::string styled_text(const Style& style, std::string text, char align) {
-  if (style.precision >= 0) text = from_points(points(text).substr(0, size_t(style.precision)));
-  return pad(style, align, "", text);
+TracedText styled_text(const Style& style, const TracedText& text, char align) {
+  if (style.precision < 0) return pad(style, align, text);
+  const std::string kept = from_points(points(text.str()).substr(0, size_t(style.precision)));
+  return pad(style, align, text.part(0, kept.size()));
 }
 
 bool wants_real(char type) {
@@ -128,17 +131,17 @@ int64_t to_integer(const Value& value, char type) {
   bad(fmt::format("%{} needs a number, got a {}", type, value.type_name()));
 }
 
-std::string formatted(Runtime& runtime, const Style& style, const Value& value) {
+TracedText formatted(Runtime& runtime, const Style& style, const Value& value) {
   if (style.type == 's') return styled_text(style, str_of(runtime, value), '<');
   if (wants_real(style.type) || (style.type == 0 && value.is(Kind::real))) {
     require_defined(value);
     if (!value.is_number()) bad(fmt::format("{} needs a number, got a {}", style.type, value.type_name()));
-    return real_number_text(style, value.as_real());
+    return real_number_text(style, value.as_real(), value.origin());
   }
   if (style.type == 0 && !value.is(Kind::integer)) return styled_text(style, str_of(runtime, value), '<');
   require_defined(value);
   if (style.precision >= 0 && style.type == 0) bad("precision is not allowed for integers");
-  return integer_text(style, to_integer(value, style.type));
+  return integer_text(style, to_integer(value, style.type), value.origin());
 }
 
 // Reads digits; the widths of a stranger's template stay small.
@@ -180,7 +183,8 @@ class PercentValues {
   size_t used_ = 0;
 };
 
-std::string percent_field(Runtime& runtime, std::string_view format, size_t& at, PercentValues& values) {
+TracedText percent_field(Runtime& runtime, std::string_view format, size_t& at, PercentValues& values,
+                         bool markup) {
   Style style;
   std::optional<std::string> name;
   if (at < format.size() && format[at] == '(') {
@@ -199,13 +203,15 @@ std::string percent_field(Runtime& runtime, std::string_view format, size_t& at,
   if (at < format.size() && format[at] == '.') style.precision = number(format, ++at);
   if (at == format.size()) bad("incomplete %");
   style.type = format[at++];
-  if (style.type == '%') return "%";
+  if (style.type == '%') return TracedText("%");
   if (style.align == '<') style.fill = U' ';
   const Value& value = name ? values.named(*name) : values.next();
   if (style.type == 's' || style.type == 'r') {
     style.fill = U' ';
     if (style.align == '=') style.align = 0;
-    return styled_text(style, style.type == 's' ? str_of(runtime, value) : repr_of(runtime, value), '>');
+    TracedText text = style.type == 's' ? str_of(runtime, value) : repr_of(runtime, value);
+    if (markup && !value.is_markup()) text = escape_html(text);
+    return styled_text(style, text, '>');
   }
   if (style.type == 'i' || style.type == 'u') style.type = 'd';
   if (std::string_view("dxXoeEfFgG").find(style.type) == std::string_view::npos) {
@@ -276,7 +282,7 @@ Value brace_value(Runtime& runtime, std::string_view field, const Arguments& arg
   return value;
 }
 
-std::string brace_field(Runtime& runtime, std::string_view field, const Arguments& arguments, size_t& next) {
+TracedText brace_field(Runtime& runtime, std::string_view field, const Arguments& arguments, size_t& next) {
   if (field.find('{') != field.npos) bad("nested fields are not supported");
   const size_t colon = std::min(field.find(':'), field.size());
   std::string_view name = field.substr(0, colon);
@@ -301,40 +307,43 @@ std::string brace_field(Runtime& runtime, std::string_view field, const Argument
 Value percent_format(Runtime& runtime, const Value& format, const Value& values) {
   const std::string_view text = format.as_text();
   PercentValues source(values);
-  std::string out;
+  TracedText out;
   for (size_t at = 0; at < text.size();) {
-    if (text[at] != '%') {
-      out += text[at++];
-      continue;
-    }
-    out += percent_field(runtime, text, ++at, source);
+    const size_t next = std::min(text.find('%', at), text.size());
+    out.append(format.traced().part(at, next - at));
+    if (next == text.size()) break;
+    at = next + 1;
+    out.append(percent_field(runtime, text, at, source, format.is_markup()));
     runtime.budget.bytes(out.size() / 8 + 1);
   }
   source.finish();
   runtime.budget.bytes(out.size());
-  return Value::text(std::move(out));
+  return Value::text(std::move(out), format.is_markup());
 }
 
-Value brace_format(Runtime& runtime, const std::string& format, const Arguments& arguments) {
-  std::string out;
+Value brace_format(Runtime& runtime, const TracedText& whole, const Arguments& arguments) {
+  const std::string& format = whole.str();
+  TracedText out;
   size_t next = 0;
   for (size_t at = 0; at < format.size(); ++at) {
     const char c = format[at];
     if ((c == '{' || c == '}') && at + 1 < format.size() && format[at + 1] == c) {
-      out += c;
+      out.append(whole.part(at, 1));
       ++at;
     } else if (c == '}') {
       bad("single }");
     } else if (c == '{') {
       const size_t close = format.find('}', at);
       if (close == format.npos) bad("single {");
-      const std::string field =
+      const TracedText field =
           brace_field(runtime, std::string_view(format).substr(at + 1, close - at - 1), arguments, next);
       runtime.budget.bytes(field.size());
-      out += field;
+      out.append(field);
       at = close;
     } else {
-      out += c;
+      const size_t end = std::min(format.find_first_of("{}", at), format.size());
+      out.append(whole.part(at, end - at));
+      at = end - 1;
     }
   }
   runtime.budget.bytes(out.size());

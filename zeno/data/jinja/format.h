@@ -7,10 +7,10 @@
 
 namespace zeno::data::jinja {
 
-// format % values: `values` is a tuple, a dict for %(name)s, or one value.
+// format % values: `values` is a tuple, a dict for %(name)s, or one value. Markup escapes them.
 Value percent_format(Runtime& runtime, const Value& format, const Value& values);
 // format.format(*arguments)
-Value brace_format(Runtime& runtime, const std::string& format, const Arguments& arguments);
+Value brace_format(Runtime& runtime, const TracedText& format, const Arguments& arguments);
 // `seconds` since 1970, UTC, with C's names of days and months.
 std::string time_text(const std::string& format, int64_t seconds);
 

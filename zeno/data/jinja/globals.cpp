@@ -65,7 +65,7 @@ void add_globals(Scope& scope, bool has_clock) {
   scope.set("raise_exception",
             make_function("raise_exception", [](Runtime& runtime, const Arguments& arguments) -> Value {
               const Bound bound("raise_exception", {"message"}, 1, arguments);
-              throw RenderError(str_of(runtime, bound[0]));
+              throw RenderError(str_of(runtime, bound[0]).str());
             }));
   if (!has_clock) return;
   scope.set("strftime_now", make_function("strftime_now", [](Runtime& runtime, const Arguments& arguments) {

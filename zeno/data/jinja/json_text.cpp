@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "zeno/base/utf8.h"
 #include "zeno/data/jinja/operators.h"
@@ -19,9 +20,18 @@ class JsonWriter {
   void write(const Value& value) {
     const Budget::Level level(runtime_.budget);
     runtime_.budget.step();
+    const Origin outer = std::exchange(origin_, value.origin());
+    write_kind(value);
+    origin_ = outer;
+  }
+
+  TracedText take() { return std::move(out_); }
+
+ private:
+  void write_kind(const Value& value) {
     switch (value.kind()) {
       case Kind::string:
-        return quoted(value.as_text());
+        return quoted(value.traced());
       case Kind::list:
       case Kind::tuple:
         return array(value.items());
@@ -32,12 +42,9 @@ class JsonWriter {
     }
   }
 
-  std::string take() { return std::move(out_); }
-
- private:
   void add(std::string_view text) {
     runtime_.budget.bytes(text.size());
-    out_ += text;
+    out_.append(text, origin_);
   }
 
   static std::string scalar(const Value& value) {
@@ -59,8 +66,21 @@ class JsonWriter {
     }
   }
 
-  void quoted(std::string_view text) {
-    std::string out = "\"";
+  void quoted(const TracedText& text) {
+    const TracedText inside = text.changed([this](std::string_view part) { return escaped(part); });
+    const std::vector<Stretch> stretches = inside.stretches();
+    const Origin outer = origin_;
+    origin_ = stretches.front().origin;
+    add("\"");
+    runtime_.budget.bytes(inside.size());
+    out_.append(inside);
+    origin_ = stretches.back().origin;
+    add("\"");
+    origin_ = outer;
+  }
+
+  std::string escaped(std::string_view text) const {
+    std::string out;
     for (size_t at = 0; at < text.size();) {
       const char32_t point = next_point(text, at);
       switch (point) {
@@ -89,7 +109,7 @@ class JsonWriter {
           plain(out, point);
       }
     }
-    add(out + "\"");
+    return out;
   }
 
   void plain(std::string& out, char32_t point) const {
@@ -138,7 +158,7 @@ class JsonWriter {
                        [&](const auto& a, const auto& b) { return less(runtime_, a.first, b.first); });
     }
     block("{}", style_.sort_keys ? sorted : pairs, [&](const std::pair<Value, Value>& pair) {
-      quoted(pair.first.is(Kind::string) ? pair.first.as_text() : scalar(pair.first));
+      quoted(pair.first.is(Kind::string) ? pair.first.traced() : TracedText(scalar(pair.first), origin_));
       add(style_.key_separator);
       write(pair.second);
     });
@@ -146,13 +166,14 @@ class JsonWriter {
 
   Runtime& runtime_;
   const JsonStyle& style_;
-  std::string out_;
+  Origin origin_;  // of the value being written
+  TracedText out_;
   int level_ = 0;
 };
 
 }  // namespace
 
-std::string json_of(Runtime& runtime, const Value& value, const JsonStyle& style) {
+TracedText json_of(Runtime& runtime, const Value& value, const JsonStyle& style) {
   JsonWriter writer(runtime, style);
   writer.write(value);
   return writer.take();

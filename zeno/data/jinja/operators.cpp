@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "zeno/data/jinja/format.h"
+#include "zeno/data/jinja/markup.h"
 
 namespace zeno::data::jinja {
 namespace {
@@ -106,7 +107,10 @@ Value real_arithmetic(Operator op, double a, double b) {
 Value join(Runtime& runtime, const Value& a, const Value& b) {
   if (a.is(Kind::string)) {
     runtime.budget.bytes(a.as_text().size() + b.as_text().size());
-    return Value::text(a.as_text() + b.as_text());
+    const bool markup = a.is_markup() || b.is_markup();
+    TracedText text = markup ? escaped(runtime, a) : a.traced();
+    text.append(markup ? escaped(runtime, b) : b.traced());
+    return Value::text(std::move(text), markup);
   }
   std::vector<Value> items = a.items();
   items.insert(items.end(), b.items().begin(), b.items().end());
@@ -127,10 +131,9 @@ Value repeat(Runtime& runtime, const Value& value, int64_t times) {
   if (__builtin_mul_overflow(size, uint64_t(times), &total)) total = std::numeric_limits<uint64_t>::max();
   runtime.budget.bytes(total);
   if (text) {
-    std::string out;
-    out.reserve(total);
-    for (int64_t i = 0; i < times; ++i) out += value.as_text();
-    return Value::text(std::move(out));
+    TracedText out;
+    for (int64_t i = 0; i < times; ++i) out.append(value.traced());
+    return Value::text(std::move(out), value.is_markup());
   }
   runtime.budget.step(total / sizeof(Value));
   std::vector<Value> items;

@@ -36,7 +36,7 @@ Value item_of(Runtime& runtime, const Value& value, const Value& index);
 Value slice(Runtime& runtime, const Value& value, const Value& start, const Value& stop, const Value& step);
 
 // str.replace; a negative count replaces all.
-std::string replaced(Runtime& runtime, std::string_view text, std::string_view old, std::string_view fresh,
-                     int64_t count);
+TracedText replaced(Runtime& runtime, const TracedText& text, std::string_view old, const TracedText& fresh,
+                    int64_t count);
 
 }  // namespace zeno::data::jinja

@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 #include "zeno/base/utf8.h"
 #include "zeno/data/jinja/unicode.h"
@@ -16,14 +17,23 @@ class Writer {
  public:
   explicit Writer(Runtime& runtime) : runtime_(runtime) {}
 
-  void add(std::string_view text) {
-    runtime_.budget.bytes(text.size());
-    out_ += text;
-  }
-
   void repr(const Value& value) {
     const Budget::Level level(runtime_.budget);
     runtime_.budget.step();
+    const Origin outer = std::exchange(origin_, value.origin());
+    write(value);
+    origin_ = outer;
+  }
+
+  TracedText take() { return std::move(out_); }
+
+ private:
+  void add(std::string_view text) {
+    runtime_.budget.bytes(text.size());
+    out_.append(text, origin_);
+  }
+
+  void write(const Value& value) {
     switch (value.kind()) {
       case Kind::undefined:
         return add("Undefined");
@@ -36,7 +46,7 @@ class Writer {
       case Kind::real:
         return add(real_text(value.as_real()));
       case Kind::string:
-        return add(repr_of_text(value.as_text()));
+        return quoted(value);
       case Kind::list:
         return sequence("[", value.items(), "]");
       case Kind::tuple:
@@ -58,9 +68,14 @@ class Writer {
     }
   }
 
-  std::string take() { return std::move(out_); }
+  void quoted(const Value& text) {
+    if (text.is_markup()) add("Markup(");
+    const Origin outer = std::exchange(origin_, text.traced().origin());
+    add(repr_of_text(text.as_text()));
+    origin_ = outer;
+    if (text.is_markup()) add(")");
+  }
 
- private:
   void sequence(std::string_view open, const std::vector<Value>& items, std::string_view close) {
     add(open);
     for (size_t i = 0; i < items.size(); ++i) {
@@ -87,7 +102,8 @@ class Writer {
   }
 
   Runtime& runtime_;
-  std::string out_;
+  Origin origin_;  // of the value being written
+  TracedText out_;
 };
 
 }  // namespace
@@ -140,17 +156,17 @@ std::string repr_of_text(std::string_view text) {
   return out + quote;
 }
 
-std::string repr_of(Runtime& runtime, const Value& value) {
+TracedText repr_of(Runtime& runtime, const Value& value) {
   Writer writer(runtime);
   writer.repr(value);
   return writer.take();
 }
 
-std::string str_of(Runtime& runtime, const Value& value) {
+TracedText str_of(Runtime& runtime, const Value& value) {
   if (value.is(Kind::undefined)) return {};
   if (!value.is(Kind::string)) return repr_of(runtime, value);
   runtime.budget.bytes(value.as_text().size());
-  return value.as_text();
+  return value.traced();
 }
 
 }  // namespace zeno::data::jinja

@@ -8,8 +8,8 @@
 
 namespace zeno::data::jinja {
 
-std::string str_of(Runtime& runtime, const Value& value);
-std::string repr_of(Runtime& runtime, const Value& value);
+TracedText str_of(Runtime& runtime, const Value& value);
+TracedText repr_of(Runtime& runtime, const Value& value);
 // repr() of a float: the shortest digits that read back the same.
 std::string real_text(double value);
 std::string repr_of_text(std::string_view text);
@@ -19,6 +19,6 @@ struct JsonStyle {
   std::optional<std::string> indent;  // of one level; without: one line
   std::string item_separator = ", ", key_separator = ": ";
 };
-std::string json_of(Runtime& runtime, const Value& value, const JsonStyle& style);
+TracedText json_of(Runtime& runtime, const Value& value, const JsonStyle& style);
 
 }  // namespace zeno::data::jinja

@@ -77,7 +77,7 @@ Value map(Runtime& runtime, const Value& subject, const Arguments& arguments) {
   }
   const Value& name = arguments.positional[0];
   const Filter filter = name.is(Kind::string) ? find_filter(name.as_text()) : nullptr;
-  if (!filter) throw RenderError(fmt::format("map: no filter named '{}'", str_of(runtime, name)));
+  if (!filter) throw RenderError(fmt::format("map: no filter named '{}'", str_of(runtime, name).str()));
   const Arguments rest{{arguments.positional.begin() + 1, arguments.positional.end()}, arguments.named};
   std::vector<Value> out;
   for (const Value& item : items) out.push_back(filter(runtime, item, rest));
@@ -96,7 +96,8 @@ Value select(Runtime& runtime, const Value& subject, const Arguments& arguments)
   if (given.size() > by_attribute) {
     const Value& name = given[by_attribute];
     test = name.is(Kind::string) ? find_test(name.as_text()) : nullptr;
-    if (!test) throw RenderError(fmt::format("select/reject: no test named '{}'", str_of(runtime, name)));
+    if (!test)
+      throw RenderError(fmt::format("select/reject: no test named '{}'", str_of(runtime, name).str()));
     rest = {{given.begin() + 1 + by_attribute, given.end()}, arguments.named};
   }
   std::vector<Value> out;
@@ -196,14 +197,14 @@ Value sum(Runtime& runtime, const Value& subject, const Arguments& arguments) {
 
 Value join(Runtime& runtime, const Value& subject, const Arguments& arguments) {
   const Bound bound("join", {"d", "attribute"}, 0, arguments);
-  const std::string mark = str_of(runtime, bound.get(0, Value::text("")));
+  const TracedText mark = str_of(runtime, bound.get(0, Value::text("")));
   const std::vector<Value> parts = attribute_parts(bound.get(1, Value::none()));
-  std::string out;
+  TracedText out;
   bool first = true;
   for (const Value& item : iterate(runtime, subject)) {
-    if (!first) out += mark;
+    if (!first) out.append(mark);
     runtime.budget.bytes(mark.size());
-    out += str_of(runtime, look_up(runtime, item, parts));
+    out.append(str_of(runtime, look_up(runtime, item, parts)));
     first = false;
   }
   return Value::text(std::move(out));

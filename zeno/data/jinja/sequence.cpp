@@ -10,16 +10,16 @@
 namespace zeno::data::jinja {
 namespace {
 
-Value character(std::string_view text, size_t& at) {
+TracedText character(const TracedText& text, size_t& at) {
   const size_t begin = at;
-  next_point(text, at);
-  return Value::text(std::string(text.substr(begin, at - begin)));
+  next_point(text.str(), at);
+  return text.part(begin, at - begin);
 }
 
-std::vector<Value> characters(Runtime& runtime, const std::string& text) {
+std::vector<Value> characters(Runtime& runtime, const TracedText& text) {
   runtime.budget.bytes(text.size() * sizeof(Value));
   std::vector<Value> out;
-  for (size_t at = 0; at < text.size();) out.push_back(character(text, at));
+  for (size_t at = 0; at < text.size();) out.push_back(Value::text(character(text, at)));
   return out;
 }
 
@@ -61,13 +61,19 @@ std::vector<size_t> slice_indices(int64_t size, std::optional<int64_t> start, st
   return out;
 }
 
-Value slice_text(Runtime& runtime, const std::string& text, std::optional<int64_t> start,
-                 std::optional<int64_t> stop, int64_t step) {
-  const std::u32string all = points(text);
-  std::string out;
-  for (const size_t i : slice_indices(int64_t(all.size()), start, stop, step)) append_utf8(out, all[i]);
+TracedText slice_text(Runtime& runtime, const TracedText& text, std::optional<int64_t> start,
+                      std::optional<int64_t> stop, int64_t step) {
+  std::vector<size_t> begins;  // of the characters, and the end
+  for (size_t at = 0; at < text.size(); next_point(text.str(), at)) begins.push_back(at);
+  begins.push_back(text.size());
+  const std::vector<size_t> indices = slice_indices(int64_t(begins.size()) - 1, start, stop, step);
+  if (indices.empty()) return text.part(0, 0);
+  if (step == 1)
+    return text.part(begins[indices.front()], begins[indices.back() + 1] - begins[indices.front()]);
+  TracedText out;
+  for (const size_t i : indices) out.append(text.part(begins[i], begins[i + 1] - begins[i]));
   runtime.budget.bytes(out.size());
-  return Value::text(std::move(out));
+  return out;
 }
 
 // value[index] where the index is an integer; null: no such item.
@@ -77,10 +83,10 @@ std::optional<Value> element(const Value& value, int64_t index) {
   if (index < 0 || index >= size) return std::nullopt;
   if (value.is(Kind::range)) return Value::integer(value.object<Range>().at(index));
   if (!value.is(Kind::string)) return value.items()[size_t(index)];
-  const std::string& text = value.as_text();
+  const TracedText& text = value.traced();
   size_t at = 0;
-  for (int64_t i = 0; i < index; ++i) next_point(text, at);
-  return character(text, at);
+  for (int64_t i = 0; i < index; ++i) next_point(text.str(), at);
+  return Value::text(character(text, at), value.is_markup());
 }
 
 }  // namespace
@@ -109,7 +115,7 @@ std::vector<Value> iterate(Runtime& runtime, const Value& value) {
   }
   switch (value.kind()) {
     case Kind::string:
-      return characters(runtime, value.as_text());
+      return characters(runtime, value.traced());
     case Kind::list:
     case Kind::tuple:
       return value.items();
@@ -191,7 +197,10 @@ Value slice(Runtime& runtime, const Value& value, const Value& start, const Valu
   const int64_t size = length(value);
   runtime.budget.step(uint64_t(size));
   runtime.budget.bytes(uint64_t(size) * 8);
-  if (value.is(Kind::string)) return slice_text(runtime, value.as_text(), first, last, stride.value_or(1));
+  if (value.is(Kind::string)) {
+    return Value::text(slice_text(runtime, value.traced(), first, last, stride.value_or(1)),
+                       value.is_markup());
+  }
   const std::vector<size_t> indices = slice_indices(size, first, last, stride.value_or(1));
   runtime.budget.bytes(indices.size() * sizeof(Value));
   const std::vector<Value> all = iterate(runtime, value);
@@ -201,17 +210,19 @@ Value slice(Runtime& runtime, const Value& value, const Value& start, const Valu
   return value.is(Kind::tuple) ? Value::tuple(std::move(out)) : Value::list(std::move(out));
 }
 
-std::string replaced(Runtime& runtime, std::string_view text, std::string_view old, std::string_view fresh,
-                     int64_t count) {
+TracedText replaced(Runtime& runtime, const TracedText& whole, std::string_view old, const TracedText& fresh,
+                    int64_t count) {
+  const std::string& text = whole.str();
   runtime.budget.bytes(text.size());
-  std::string out;
+  TracedText out;
   size_t at = 0;
   while (count != 0) {
     const size_t hit = text.find(old, at);
     if (hit == text.npos) break;
     runtime.budget.bytes(fresh.size());
     runtime.budget.step();
-    out.append(text.substr(at, hit - at)).append(fresh);
+    if (hit > at) out.append(whole.part(at, hit - at));
+    out.append(fresh);
     at = hit + old.size();
     if (count > 0) --count;
     if (!old.empty()) continue;
@@ -219,9 +230,11 @@ std::string replaced(Runtime& runtime, std::string_view text, std::string_view o
     if (at == text.size()) return out;
     const size_t begin = at;
     next_point(text, at);
-    out.append(text.substr(begin, at - begin));
+    out.append(whole.part(begin, at - begin));
   }
-  return out.append(text.substr(at));
+  if (at == 0) return whole;
+  if (at < text.size()) out.append(whole.part(at));
+  return out.empty() ? whole.part(0, 0) : out;
 }
 
 }  // namespace zeno::data::jinja

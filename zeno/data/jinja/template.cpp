@@ -20,7 +20,8 @@ Rendered Template::render(const nlohmann::ordered_json& context, const RenderOpt
   } catch (const RenderError& error) {
     fail(ErrorKind::data, "[{}, line {}] chat template: {}", syntax_->where, evaluator.line(), error.what());
   }
-  return {std::move(evaluator.text()), std::move(evaluator.generated())};
+  return {evaluator.text().str(), evaluator.text().stretches(), std::move(evaluator.sources()),
+          std::move(evaluator.generated())};
 }
 
 bool Template::marks_generation() const { return syntax_->marks_generation; }

@@ -1,8 +1,8 @@
 // Jinja templates as Hugging Face chat templates use them: the language of jinja2's
 // ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks, break and continue, {% generation %}, and
 // the functions and the `tojson` that transformers adds. Results are byte for byte those of jinja2; what it
-// refuses is refused. Differences: integers have 64 bits (more is an error), `safe` does not mark a text,
-// keys of dicts are scalars, and work is bounded.
+// refuses is refused. Differences: integers have 64 bits (more is an error), keys of dicts are scalars, and
+// work is bounded. Beyond jinja2, every byte of the result is traced to what it comes from.
 //
 // A Template is a cheap value: copies share one syntax tree, which never changes. render() may run on many
 // threads.
@@ -17,6 +17,8 @@
 #include <vector>
 
 #include "zeno/data/jinja/budget.h"
+#include "zeno/data/jinja/trace.h"
+#include "zeno/data/jinja/traced_text.h"
 #include "zeno/data/text_span.h"
 
 namespace zeno::data::jinja {
@@ -25,6 +27,8 @@ struct Syntax;
 
 struct Rendered {
   std::string text;
+  std::vector<Stretch> stretches;   // where its bytes come from; see traced_text.h
+  std::vector<Source> sources;      // what Origin::source numbers
   std::vector<TextSpan> generated;  // bytes inside {% generation %}; ascending, disjoint
 };
 

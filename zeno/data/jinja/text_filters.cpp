@@ -7,6 +7,7 @@
 
 #include "zeno/data/jinja/filters.h"
 #include "zeno/data/jinja/format.h"
+#include "zeno/data/jinja/markup.h"
 #include "zeno/data/jinja/operators.h"
 #include "zeno/data/jinja/python_text.h"
 #include "zeno/data/jinja/unicode.h"
@@ -17,7 +18,22 @@ namespace {
 template <std::string (*change)(std::string_view)>
 Value changed(Runtime& runtime, const Value& subject, const Arguments& arguments) {
   const Bound bound("filter", {}, 0, arguments);
-  return Value::text(change(str_of(runtime, subject)));
+  return Value::text(str_of(runtime, subject).changed(change), subject.is_markup());
+}
+
+Value safe(Runtime& runtime, const Value& subject, const Arguments& arguments) {
+  const Bound bound("safe", {}, 0, arguments);
+  return Value::text(str_of(runtime, subject), true);
+}
+
+Value escape(Runtime& runtime, const Value& subject, const Arguments& arguments) {
+  const Bound bound("escape", {}, 0, arguments);
+  return Value::text(escaped(runtime, subject), true);
+}
+
+Value force_escape(Runtime& runtime, const Value& subject, const Arguments& arguments) {
+  const Bound bound("forceescape", {}, 0, arguments);
+  return Value::text(escape_html(str_of(runtime, subject)), true);
 }
 
 // Unlike str.title, words begin only after white space and opening marks.
@@ -49,54 +65,35 @@ std::string title_words(std::string_view text) {
   return out;
 }
 
-std::string escape_html(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&#34;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
+Value title(Runtime& runtime, const Value& subject, const Arguments& arguments) {
+  const Bound bound("title", {}, 0, arguments);
+  return Value::text(str_of(runtime, subject).changed(title_words));
 }
 
 std::string unchanged(std::string_view text) { return std::string(text); }
 
 Value trim(Runtime& runtime, const Value& subject, const Arguments& arguments) {
   const Bound bound("trim", {"chars"}, 0, arguments);
-  const std::string text = str_of(runtime, subject);
-  if (!bound.set(0)) return Value::text(std::string(strip_right(strip_left(text))));
-  return Value::text(std::string(strip_right(strip_left(text, bound.text(0)), bound.text(0))));
+  const TracedText text = str_of(runtime, subject);
+  const std::string_view kept = bound.set(0)
+                                    ? strip_right(strip_left(text.str(), bound.text(0)), bound.text(0))
+                                    : strip_right(strip_left(text.str()));
+  return Value::text(text.part(kept), subject.is_markup());
 }
 
 Value replace(Runtime& runtime, const Value& subject, const Arguments& arguments) {
   const Bound bound("replace", {"old", "new", "count"}, 2, arguments);
   const int64_t count = bound.set(2) ? bound.integer(2, -1) : -1;
-  return Value::text(replaced(runtime, str_of(runtime, subject), str_of(runtime, bound[0]),
-                              str_of(runtime, bound[1]), count));
+  const TracedText old = str_of(runtime, bound[0]), fresh = str_of(runtime, bound[1]);
+  return Value::text(replaced(runtime, str_of(runtime, subject), old.str(), fresh, count));
 }
 
-const std::string& text_of(const Value& subject, std::string_view filter) {
+const TracedText& text_of(const Value& subject, std::string_view filter) {
   require_defined(subject);
   if (!subject.is(Kind::string)) {
     throw RenderError(fmt::format("{}: got a {}, expected a text", filter, subject.type_name()));
   }
-  return subject.as_text();
+  return subject.traced();
 }
 
 Value indent(Runtime& runtime, const Value& subject, const Arguments& arguments) {
@@ -110,23 +107,25 @@ Value indent(Runtime& runtime, const Value& subject, const Arguments& arguments)
     runtime.budget.bytes(uint64_t(width));
     margin.assign(size_t(width), ' ');
   }
-  const std::vector<std::string> lines = split_lines(fmt::format("{}\n", text_of(subject, "indent")));
-  std::string out;
-  if (first) out = margin;
+  TracedText text = text_of(subject, "indent");
+  text.append("\n");
+  const std::vector<std::string_view> lines = split_lines(text.str());
+  TracedText out;
+  if (first) out.append(margin);
   for (size_t i = 0; i < lines.size(); ++i) {
     runtime.budget.bytes(lines[i].size() + margin.size() + 1);
-    if (i) out += "\n";
-    if (i && (blank || !lines[i].empty())) out += margin;
-    out += lines[i];
+    if (i) out.append("\n");
+    if (i && (blank || !lines[i].empty())) out.append(margin);
+    out.append(text.part(lines[i]));
   }
-  return Value::text(std::move(out));
+  return Value::text(std::move(out), subject.is_markup());
 }
 
 Value word_count(Runtime& runtime, const Value& subject, const Arguments& arguments) {
   const Bound bound("wordcount", {}, 0, arguments);
   int64_t words = 0;
   bool inside = false;
-  for (const char32_t point : points(str_of(runtime, subject))) {
+  for (const char32_t point : points(str_of(runtime, subject).str())) {
     const bool word = is_alpha(point) || is_digit(point) || point == '_';
     words += word && !inside;
     inside = word;
@@ -136,19 +135,24 @@ Value word_count(Runtime& runtime, const Value& subject, const Arguments& argume
 
 Value center(Runtime& runtime, const Value& subject, const Arguments& arguments) {
   const Bound bound("center", {"width"}, 0, arguments);
-  const std::string text = str_of(runtime, subject);
+  const TracedText text = str_of(runtime, subject);
   const int64_t width = bound.integer(0, 80);
-  const int64_t missing = std::max<int64_t>(0, width - int64_t(point_count(text)));
+  const int64_t missing = std::max<int64_t>(0, width - int64_t(point_count(text.str())));
   runtime.budget.bytes(uint64_t(missing));
   const int64_t left = missing / 2 + (missing & width & 1);
-  return Value::text(fmt::format("{:{}}{}{:{}}", "", left, text, "", missing - left));
+  TracedText out(std::string(size_t(left), ' '));
+  out.append(text);
+  out.append(std::string(size_t(missing - left), ' '));
+  return Value::text(std::move(out), subject.is_markup());
 }
 
-Value truncate(Runtime&, const Value& subject, const Arguments& arguments) {
+Value truncate(Runtime& runtime, const Value& subject, const Arguments& arguments) {
   const Bound bound("truncate", {"length", "killwords", "end", "leeway"}, 0, arguments);
-  const std::u32string text = points(text_of(subject, "truncate"));
+  const TracedText& whole = text_of(subject, "truncate");
+  const std::u32string text = points(whole.str());
   const int64_t most = bound.integer(0, 255), leeway = bound.set(3) ? bound.integer(3, 5) : 5;
-  const std::u32string end = points(bound.has(2) ? bound.text(2) : "...");
+  const Value mark = bound.get(2, Value::text("..."));
+  const std::u32string end = points(text_of(mark, "truncate").str());
   if (most < int64_t(end.size()) || leeway < 0) throw RenderError("truncate: the length is too small");
   if (leeway > INT64_MAX - most || int64_t(text.size()) <= most + leeway) return subject;
   std::u32string kept = text.substr(0, size_t(most) - end.size());
@@ -156,7 +160,8 @@ Value truncate(Runtime&, const Value& subject, const Arguments& arguments) {
     const size_t space = kept.rfind(U' ');
     if (space != kept.npos) kept.resize(space);
   }
-  return Value::text(from_points(kept + end));
+  const TracedText begin = whole.part(0, from_points(kept).size());
+  return apply(runtime, Operator::add, Value::text(begin, subject.is_markup()), mark);
 }
 
 // int() and float() of a text: nothing but a number and white space around it.
@@ -290,7 +295,7 @@ Value format(Runtime& runtime, const Value& subject, const Arguments& arguments)
   Pairs named;
   for (const auto& [name, value] : arguments.named) assign(named, Value::text(name), value);
   const Value values = named.empty() ? Value::tuple(arguments.positional) : Value::dict(std::move(named));
-  return percent_format(runtime, Value::text(str_of(runtime, subject)), values);
+  return percent_format(runtime, Value::text(str_of(runtime, subject), subject.is_markup()), values);
 }
 
 JsonStyle json_style(const Bound& bound) {
@@ -319,10 +324,9 @@ Value to_json(Runtime& runtime, const Value& subject, const Arguments& arguments
   return Value::text(json_of(runtime, subject, json_style(bound)));
 }
 
-Value url_encode(Runtime& runtime, const Value& subject, const Arguments& arguments) {
-  const Bound bound("urlencode", {}, 0, arguments);
+std::string percent_encoded(std::string_view text) {
   std::string out;
-  for (const char c : str_of(runtime, subject)) {
+  for (const char c : text) {
     const bool plain = std::isalnum(static_cast<unsigned char>(c)) ||
                        std::string_view("_.-~/").find(c) != std::string_view::npos;
     if (plain) {
@@ -331,7 +335,12 @@ Value url_encode(Runtime& runtime, const Value& subject, const Arguments& argume
       out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
     }
   }
-  return Value::text(std::move(out));
+  return out;
+}
+
+Value url_encode(Runtime& runtime, const Value& subject, const Arguments& arguments) {
+  const Bound bound("urlencode", {}, 0, arguments);
+  return Value::text(str_of(runtime, subject).changed(percent_encoded));
 }
 
 }  // namespace
@@ -339,13 +348,13 @@ Value url_encode(Runtime& runtime, const Value& subject, const Arguments& argume
 std::vector<NamedFilter> text_filters() {
   return {{"upper", changed<to_upper>},
           {"lower", changed<to_lower>},
-          {"title", changed<title_words>},
+          {"title", title},
           {"capitalize", changed<to_capitalized>},
           {"string", changed<unchanged>},
-          {"safe", changed<unchanged>},
-          {"escape", changed<escape_html>},
-          {"e", changed<escape_html>},
-          {"forceescape", changed<escape_html>},
+          {"safe", safe},
+          {"escape", escape},
+          {"e", escape},
+          {"forceescape", force_escape},
           {"trim", trim},
           {"replace", replace},
           {"indent", indent},

@@ -164,8 +164,8 @@ std::string_view strip_right(std::string_view text, std::string_view characters)
 
 bool all_space(std::string_view text) { return strip_left(text).empty(); }
 
-std::vector<std::string> split_lines(std::string_view text) {
-  std::vector<std::string> lines;
+std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends) {
+  std::vector<std::string_view> lines;
   size_t begin = 0;
   for (size_t at = 0; at < text.size();) {
     const size_t here = at;
@@ -173,11 +173,11 @@ std::vector<std::string> split_lines(std::string_view text) {
     const bool ends = (point >= 0x0a && point <= 0x0d) || (point >= 0x1c && point <= 0x1e) || point == 0x85 ||
                       point == 0x2028 || point == 0x2029;
     if (!ends) continue;
-    lines.emplace_back(text.substr(begin, here - begin));
     if (point == '\r' && at < text.size() && text[at] == '\n') ++at;
+    lines.push_back(text.substr(begin, (keep_ends ? at : here) - begin));
     begin = at;
   }
-  if (begin < text.size()) lines.emplace_back(text.substr(begin));
+  if (begin < text.size()) lines.push_back(text.substr(begin));
   return lines;
 }
 

@@ -33,7 +33,7 @@ std::string_view strip_right(std::string_view text);
 std::string_view strip_left(std::string_view text, std::string_view characters);
 std::string_view strip_right(std::string_view text, std::string_view characters);
 bool all_space(std::string_view text);  // true for ""
-// str.splitlines without keepends.
-std::vector<std::string> split_lines(std::string_view text);
+// str.splitlines; the lines are parts of `text`.
+std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends = false);
 
 }  // namespace zeno::data::jinja

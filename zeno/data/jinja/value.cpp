@@ -13,7 +13,8 @@ namespace {
 constexpr uint32_t kMaxNesting = 200;
 
 struct Text : Object {
-  std::string text;
+  TracedText text;
+  bool markup = false;
 };
 struct Items : Object {
   std::vector<Value> items;
@@ -29,9 +30,10 @@ Value make_items(Kind kind, std::vector<Value> items) {
   return Value::of(kind, std::move(object));
 }
 
-Value make_text(Kind kind, std::string text) {
+Value make_text(Kind kind, TracedText text, bool markup = false) {
   auto object = std::make_shared<Text>();
   object->text = std::move(text);
+  object->markup = markup;
   return Value::of(kind, std::move(object));
 }
 
@@ -44,9 +46,12 @@ void nest(Object& outer, const Value& inner) {
   }
 }
 
-Value Value::undefined(std::string message) { return make_text(Kind::undefined, std::move(message)); }
+Value Value::undefined(std::string message) {
+  return make_text(Kind::undefined, TracedText(std::move(message)));
+}
 Value Value::none() { return of(Kind::none, nullptr); }
-Value Value::text(std::string value) { return make_text(Kind::string, std::move(value)); }
+Value Value::text(std::string value) { return make_text(Kind::string, TracedText(std::move(value))); }
+Value Value::text(TracedText value, bool markup) { return make_text(Kind::string, std::move(value), markup); }
 Value Value::list(std::vector<Value> items) { return make_items(Kind::list, std::move(items)); }
 Value Value::tuple(std::vector<Value> items) { return make_items(Kind::tuple, std::move(items)); }
 
@@ -95,7 +100,15 @@ Value Value::of(Kind kind, std::shared_ptr<Object> object) {
 
 const std::string& Value::as_text() const {
   static const std::string nameless = "the value is undefined";
-  return object_ ? object<Text>().text : nameless;
+  return object_ ? object<Text>().text.str() : nameless;
+}
+
+const TracedText& Value::traced() const { return object<Text>().text; }
+bool Value::is_markup() const { return kind_ == Kind::string && object<Text>().markup; }
+
+Value Value::from(Origin origin) && {
+  origin_ = origin;
+  return std::move(*this);
 }
 
 const std::vector<Value>& Value::items() const { return object<Items>().items; }
@@ -224,42 +237,42 @@ void require_defined(const Value& value) {
   if (value.is(Kind::undefined)) throw RenderError(value.as_text());
 }
 
-Value from_json(Budget& budget, const nlohmann::ordered_json& json) {
+Value from_json(Budget& budget, const nlohmann::ordered_json& json, Origin origin) {
   const Budget::Level level(budget);
   budget.step();
   switch (json.type()) {
     case nlohmann::ordered_json::value_t::boolean:
-      return Value::boolean(json.get<bool>());
+      return Value::boolean(json.get<bool>()).from(origin);
     case nlohmann::ordered_json::value_t::number_integer:
-      return Value::integer(json.get<int64_t>());
+      return Value::integer(json.get<int64_t>()).from(origin);
     case nlohmann::ordered_json::value_t::number_unsigned: {
       const uint64_t number = json.get<uint64_t>();
       if (number > uint64_t(INT64_MAX)) throw RenderError(fmt::format("integer beyond 64 bits: {}", number));
-      return Value::integer(int64_t(number));
+      return Value::integer(int64_t(number)).from(origin);
     }
     case nlohmann::ordered_json::value_t::number_float:
-      return Value::real(json.get<double>());
+      return Value::real(json.get<double>()).from(origin);
     case nlohmann::ordered_json::value_t::string: {
       const auto& text = json.get_ref<const std::string&>();
       budget.bytes(text.size());
-      return Value::text(text);
+      return Value::text(TracedText(text, origin));
     }
     case nlohmann::ordered_json::value_t::array: {
       std::vector<Value> items;
       items.reserve(json.size());
-      for (const auto& item : json) items.push_back(from_json(budget, item));
-      return Value::list(std::move(items));
+      for (const auto& item : json) items.push_back(from_json(budget, item, origin));
+      return Value::list(std::move(items)).from(origin);
     }
     case nlohmann::ordered_json::value_t::object: {
       Pairs pairs;
       pairs.reserve(json.size());
       for (const auto& [key, value] : json.items()) {
-        pairs.emplace_back(Value::text(key), from_json(budget, value));
+        pairs.emplace_back(Value::text(TracedText(key, origin)), from_json(budget, value, origin));
       }
-      return Value::dict(std::move(pairs));
+      return Value::dict(std::move(pairs)).from(origin);
     }
     default:
-      return Value::none();
+      return Value::none().from(origin);
   }
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "zeno/data/jinja/budget.h"
+#include "zeno/data/jinja/traced_text.h"
 
 namespace zeno::data::jinja {
 
@@ -50,6 +51,8 @@ class Value {
   static Value integer(int64_t value);
   static Value real(double value);
   static Value text(std::string value);
+  // `markup`: safe for HTML, as markupsafe.Markup: what joins it is escaped.
+  static Value text(TracedText value, bool markup = false);
   static Value list(std::vector<Value> items);
   static Value tuple(std::vector<Value> items);
   static Value dict(std::vector<std::pair<Value, Value>> items);  // keys differ from each other
@@ -66,6 +69,8 @@ class Value {
   int64_t as_integer() const { return integer_; }  // integer, boolean
   double as_real() const { return kind_ == Kind::real ? real_ : double(integer_); }
   const std::string& as_text() const;                         // string; undefined: its message
+  const TracedText& traced() const;                           // string
+  bool is_markup() const;                                     // any
   const std::vector<Value>& items() const;                    // list, tuple
   const std::vector<std::pair<Value, Value>>& pairs() const;  // dict
   template <class T>
@@ -81,12 +86,18 @@ class Value {
   // Python's `is`.
   bool same_as(const Value& other) const;
 
+  // What is written of a value without bytes of its own, such as a number or the brackets of a list, comes
+  // from here. Of texts: see traced().
+  Origin origin() const { return origin_; }
+  Value from(Origin origin) &&;
+
  private:
   Kind kind_ = Kind::undefined;
   union {
     int64_t integer_ = 0;
     double real_;
   };
+  Origin origin_;
   std::shared_ptr<Object> object_;  // shared: values are copied into lists, scopes and results
 };
 
@@ -127,6 +138,6 @@ void nest(Object& outer, const Value& inner);
 // Throws the error of using an undefined value; of other values nothing.
 void require_defined(const Value& value);
 
-Value from_json(Budget& budget, const nlohmann::ordered_json& json);
+Value from_json(Budget& budget, const nlohmann::ordered_json& json, Origin origin = {});
 
 }  // namespace zeno::data::jinja

@@ -1,0 +1,27 @@
+// Which part of a rendering's variables a text comes from: the numbers in Origin::source, and what they stand
+// for.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "zeno/data/jinja/value.h"
+
+namespace zeno::data::jinja {
+
+// A variable, an element of one that is a list, or the value of a key of an element that is an object.
+struct Source {
+  std::string variable;
+  int64_t element = -1;  // below 0: not in an element
+  std::string key;       // empty: not in a value of an object
+  bool is_element() const { return element >= 0 && key.empty(); }
+};
+
+// The value of a variable whose texts say where they come from; adds the sources it needs. sources[0] stands
+// for the template.
+Value traced_variable(Budget& budget, const std::string& name, const nlohmann::ordered_json& json,
+                      std::vector<Source>& sources);
+
+}  // namespace zeno::data::jinja

@@ -1,0 +1,75 @@
+// A text that knows where each of its bytes comes from. Every operation of a template over texts keeps that,
+// so that the result of a rendering tells the words of one message from those of another and from the
+// template's own, whatever the template did with them. A value: copy and move it freely.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace zeno::data::jinja {
+
+struct Origin {
+  // Number of a part of the variables (trace.h). 0: the template itself; kManySources: several parts, which
+  // an operation has mixed byte by byte.
+  uint32_t source = 0;
+  // The source of the list element that the template was looping over when it wrote the text; 0: none.
+  uint32_t frame = 0;
+  bool operator==(const Origin&) const = default;
+};
+inline constexpr uint32_t kManySources = UINT32_MAX;
+
+// From the end of the stretch before it to `end`.
+struct Stretch {
+  size_t end = 0;
+  Origin origin;
+  bool operator==(const Stretch&) const = default;
+};
+
+class TracedText {
+ public:
+  TracedText() = default;
+  explicit TracedText(std::string text, Origin origin = {}) : text_(std::move(text)), origin_(origin) {}
+
+  const std::string& str() const { return text_; }
+  size_t size() const { return text_.size(); }
+  bool empty() const { return text_.empty(); }
+  // In order, covering all bytes. An empty stretch says that an empty text of that origin was written there.
+  std::vector<Stretch> stretches() const;
+  // The origin of all bytes; kManySources where they differ.
+  Origin origin() const;
+
+  void append(std::string_view text, Origin origin = {});
+  void append(const TracedText& other);
+  TracedText part(size_t begin, size_t size = std::string::npos) const;
+  // `piece` is a view into str().
+  TracedText part(std::string_view piece) const;
+  // Stretches without a frame get this one.
+  void set_frame(uint32_t frame);
+
+  // change(text), where `change` works on characters: with the origins of the characters where that can be
+  // told.
+  template <class Change>
+  TracedText changed(Change change) const {
+    TracedText out(change(std::string_view(text_)), origin());
+    if (stretches_.empty()) return out;
+    TracedText pieces;
+    size_t begin = 0;
+    for (const Stretch& stretch : stretches_) {
+      pieces.append(change(std::string_view(text_).substr(begin, stretch.end - begin)), stretch.origin);
+      begin = stretch.end;
+    }
+    return pieces.text_ == out.text_ ? pieces : out;
+  }
+
+ private:
+  void extend(size_t end, Origin origin);
+
+  std::string text_;
+  Origin origin_;                   // of all of it, where there are no stretches
+  std::vector<Stretch> stretches_;  // two or more; or none
+};
+
+}  // namespace zeno::data::jinja
