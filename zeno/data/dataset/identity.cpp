@@ -13,7 +13,7 @@ namespace zeno::data {
 namespace {
 
 // Raised whenever the same input would give other tokens or other files.
-constexpr int kBuilderVersion = 1;
+constexpr int kBuilderVersion = 2;
 
 std::string hash_text(std::string_view text) {
   const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
