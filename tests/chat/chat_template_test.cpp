@@ -27,7 +27,7 @@ Json message(const std::string& role, const std::string& content) {
 Said said(const RenderedChat& chat) {
   Said out;
   size_t last = 0;
-  for (const TextSpan& span : chat.assistant) {
+  for (const AssistantSpan& span : chat.assistant) {
     EXPECT_GE(span.begin, last);
     EXPECT_LE(span.end, chat.text.size());
     EXPECT_LT(span.begin, span.end);
@@ -171,11 +171,17 @@ TEST(AssistantSpans, EveryGoldenConversation) {
       } catch (const Error&) {
         continue;
       }
-      const Said got = said(chat_template.render(messages, tools, options));
-      size_t i = 0;
-      for (const Json& turn : messages) {
+      const RenderedChat chat = chat_template.render(messages, tools, options);
+      said(chat);
+      for (size_t message = 0; message < messages.size(); ++message) {
+        const Json& turn = messages[message];
         if (turn["role"] != "assistant") continue;
-        ASSERT_LT(i, got.size());
+        std::string got;
+        for (const AssistantSpan& span : chat.assistant) {
+          if (span.message == message) got += chat.text.substr(span.begin, span.end - span.begin);
+        }
+        // A template that writes no calls has nothing to train on in a message of calls alone.
+        if (got.empty() && turn.contains("tool_calls")) continue;
         // A template may leave out the words beside a call.
         const std::string words = turn["content"].is_string() && !turn.contains("tool_calls")
                                       ? turn["content"].get<std::string>()
@@ -183,15 +189,13 @@ TEST(AssistantSpans, EveryGoldenConversation) {
         const size_t thought = words.rfind("</think>");
         std::string answer = thought == words.npos ? words : words.substr(thought + 10);
         answer = answer.substr(0, answer.find_last_not_of(" \n") + 1);
-        EXPECT_NE(got[i].find(answer.substr(std::min(answer.find_first_not_of(" \n"), answer.size()))),
+        EXPECT_NE(got.find(answer.substr(std::min(answer.find_first_not_of(" \n"), answer.size()))),
                   std::string::npos)
-            << got[i];
-        EXPECT_EQ(got[i].find("user"), std::string::npos) << got[i];
-        EXPECT_EQ(got[i].find("<|im_start|>"), std::string::npos) << got[i];
-        ++i;
+            << got;
+        EXPECT_EQ(got.find("user"), std::string::npos) << got;
+        EXPECT_EQ(got.find("<|im_start|>"), std::string::npos) << got;
         ++checked;
       }
-      EXPECT_EQ(i, got.size());
     }
   }
   EXPECT_GT(checked, 100);
@@ -275,8 +279,11 @@ TEST(ChatTemplate, FoldersInTheirSeveralWays) {
 }
 
 TEST(ChatTemplate, Options) {
-  const ChatTemplate variables =
-      ChatTemplate::parse("{{ a }}{{ tools is none }}{{ documents is none }}{{ messages[0].thinking }}", "t");
+  // Reasoning goes by the name it came with: no other is made up.
+  const ChatTemplate variables = ChatTemplate::parse(
+      "{{ a }}{{ tools is none }}{{ documents is none }}{{ messages[0].thinking }}{{ messages[0].reasoning "
+      "}}",
+      "t");
   const Json chat = Json::array({{{"role", "user"}, {"content", "x"}, {"reasoning", "r"}}});
   EXPECT_EQ(variables.render_text(chat, nullptr, {.extra = R"({"a": [1]})"}), "[1]TrueTruer");
   EXPECT_EQ(variables.render_text(chat, Json::array(), {}), "TrueTruer");

@@ -74,14 +74,14 @@ void TokenSource::add_cache(CachedSamples cache) {
   const int64_t count = cache.tokens();
   if (count == 0) return;
   whole_texts_ = whole_texts_ && cache.report().whole_texts;
-  parts_.push_back({tokens_, count, 0, std::move(cache)});
+  parts_.emplace_back(tokens_, count, 0, std::move(cache));
   tokens_ += count;
 }
 
 void TokenSource::add_memory(Sample tokens, std::span<const int64_t> starts) {
   own_starts_.assign(starts.begin(), starts.end());
   const auto count = int64_t(tokens.ids.size());
-  parts_.push_back({tokens_, count, 0, std::move(tokens)});
+  parts_.emplace_back(tokens_, count, 0, std::move(tokens));
   tokens_ += count;
 }
 
@@ -104,7 +104,7 @@ void TokenSource::add_token_file(const Path& path, int64_t vocab_size) {
     });
   }
   const int64_t count = file.count();
-  parts_.push_back({tokens_, count, first_document, std::move(file)});
+  parts_.emplace_back(tokens_, count, first_document, std::move(file));
   tokens_ += count;
 }
 

@@ -7,33 +7,12 @@
 #include <string_view>
 
 #include "zeno/base/error.h"
+#include "zeno/data/chat/marks.h"
 
 namespace zeno::data {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr std::string_view kSpace = " \n\r\t";
-
-size_t common_prefix(std::string_view a, std::string_view b) {
-  return size_t(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
-}
-
-bool is_blank(std::string_view text) { return text.find_first_not_of(kSpace) == text.npos; }
-
-std::string_view without_space_behind(std::string_view text) {
-  return text.substr(0, text.find_last_not_of(kSpace) + 1);
-}
-
-// The largest place up to `at` that is not inside a word or a mark such as <think>.
-size_t whole_marks(std::string_view text, size_t at) {
-  const auto is_border = [&](size_t i) {
-    return i == 0 || i == text.size() || kSpace.find(text[i - 1]) != kSpace.npos || text[i - 1] == '>' ||
-           text[i - 1] == ']' || text[i] == '<' || text[i] == '[';
-  };
-  while (!is_border(at)) --at;
-  return at;
-}
 
 Json first_messages(const Json& messages, size_t count) {
   Json out = Json::array();
@@ -53,6 +32,34 @@ struct Speech {
   size_t first = 0, last = 0, message = 0;
 };
 
+bool is_writing(const std::vector<Passage>& passages, size_t begin, size_t end) {
+  return std::all_of(passages.begin() + std::ptrdiff_t(begin), passages.begin() + std::ptrdiff_t(end),
+                     [](const Passage& p) { return p.speaker == Speaker::writing; });
+}
+
+// In the order of the text.
+std::vector<Speech> speeches_of(const std::vector<Passage>& passages) {
+  std::vector<Speech> out;
+  for (size_t i = 0; i < passages.size(); ++i) {
+    if (passages[i].speaker != Speaker::assistant) continue;
+    const size_t message = passages[i].message;
+    const bool goes_on =
+        !out.empty() && out.back().message == message && is_writing(passages, out.back().last + 1, i);
+    if (goes_on) {
+      out.back().last = i;
+    } else {
+      out.push_back({i, i, message});
+    }
+  }
+  return out;
+}
+
+// Where the template's text before passage `first` begins.
+size_t lead_begin(const std::vector<Passage>& passages, size_t first) {
+  while (first > 0 && passages[first - 1].speaker == Speaker::writing) --first;
+  return passages[first].begin;
+}
+
 class Finder {
  public:
   Finder(const SpanSource& source, const Json& messages, const jinja::Rendered& rendered,
@@ -61,7 +68,7 @@ class Finder {
 
   AssistantSpans run() {
     std::vector<bool> found(messages_.size(), false);
-    for (const Speech& speech : speeches()) {
+    for (const Speech& speech : speeches_of(passages_)) {
       add(span_of(speech, !found[speech.message]));
       found[speech.message] = true;
     }
@@ -86,30 +93,6 @@ class Finder {
            !is_blank(content->get_ref<const std::string&>());
   }
 
-  // In the order of the text. A message without words of its own counts where the template was at it.
-  std::vector<Speech> speeches() const {
-    std::vector<Speech> out;
-    for (size_t i = 0; i < passages_.size(); ++i) {
-      const Passage& passage = passages_[i];
-      if (passage.speaker == Speaker::other) continue;
-      if (passage.speaker == Speaker::assistant) {
-        const bool goes_on =
-            !out.empty() && out.back().message == passage.message && is_writing(out.back().last + 1, i);
-        if (goes_on) {
-          out.back().last = i;
-        } else {
-          out.push_back({i, i, passage.message});
-        }
-      }
-    }
-    return out;
-  }
-
-  bool is_writing(size_t begin, size_t end) const {
-    return std::all_of(passages_.begin() + std::ptrdiff_t(begin), passages_.begin() + std::ptrdiff_t(end),
-                       [](const Passage& p) { return p.speaker == Speaker::writing; });
-  }
-
   void add(const AssistantSpan& span) {
     const size_t begin = out_.spans.empty() ? span.begin : std::max(span.begin, out_.spans.back().end);
     if (begin < span.end) out_.spans.push_back({begin, span.end, span.message});
@@ -120,82 +103,98 @@ class Finder {
     return {begin, end(speech), speech.message};
   }
 
-  // ---- before the words ----
-
-  // The template's text between the words before and those of this message.
-  size_t lead_begin(size_t first) const {
-    while (first > 0 && passages_[first - 1].speaker == Speaker::writing) --first;
-    return passages_[first].begin;
-  }
-
-  size_t start(const Speech& speech) {
-    const size_t words = passages_[speech.first].begin, begin = lead_begin(speech.first);
-    if (begin == words) return words;
-    const std::string lead = text_.substr(begin, words - begin);
-    // The same text behind the same role has the same header: conversations stay linear in their turns.
-    const std::string before = speech.message == 0 ? "" : messages_[speech.message - 1].value("role", "");
-    const auto [known, is_new] = headers_.try_emplace({before, lead}, 0);
-    if (is_new) known->second = header_size(speech.message, lead);
-    return begin + known->second;
-  }
-
-  std::optional<std::string> tail(const Json& messages, bool prompt) const {
+  // A rendering of other messages, which the template may refuse.
+  struct Other {
+    jinja::Rendered rendered;
+    std::vector<Passage> passages;
+  };
+  std::optional<Other> render(const Json& messages, bool prompt) const {
     try {
-      const jinja::Rendered rendered = source_.render(messages, prompt);
-      return tail_of(rendered, passages_of(rendered, messages));
+      Other out{source_.render(messages, prompt), {}};
+      out.passages = passages_of(out.rendered, messages);
+      return out;
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::data) throw;
       return std::nullopt;
     }
   }
 
+  // ---- before the words ----
+
+  size_t start(const Speech& speech) {
+    const size_t words = passages_[speech.first].begin, begin = lead_begin(passages_, speech.first);
+    if (begin == words) return words;
+    return std::max(begin + header(speech, begin), earlier_writing_end(speech));
+  }
+
+  // Nothing that the template wrote at an earlier message belongs to this one.
+  size_t earlier_writing_end(const Speech& speech) const {
+    size_t at = speech.first;
+    for (; at > 0 && passages_[at - 1].speaker == Speaker::writing; --at) {
+      const size_t frame = passages_[at - 1].frame;
+      if (frame != kNoMessage && frame != speech.message) break;
+    }
+    return passages_[at].begin;
+  }
+
+  size_t header(const Speech& speech, size_t begin) {
+    const size_t words = passages_[speech.first].begin;
+    const std::string lead = text_.substr(begin, words - begin);
+    // The same text behind the same role has the same header: conversations stay linear in their turns.
+    const std::string before = speech.message == 0 ? "" : messages_[speech.message - 1].value("role", "");
+    const auto [known, is_new] = headers_.try_emplace({before, lead}, 0);
+    if (is_new) known->second = header_size(speech.message, lead);
+    return known->second;
+  }
+
   // How much of `lead`, the text before the words of message i, is there before the model begins to write.
   size_t header_size(size_t i, const std::string& lead) const {
     const Json before = first_messages(messages_, i);
-    const std::optional<std::string> prompt = tail(before, true);
-    if (!prompt) return usual_header_size(i, lead);
-    const size_t shared = common_prefix(*prompt, lead);
+    const std::optional<Other> prompted = i == 0 ? std::nullopt : render(before, true);
+    if (!prompted) return behind_prompt(i, lead, std::nullopt, source_.prompt);
+    const std::string prompt = tail_of(prompted->rendered, prompted->passages);
+    if (lead.starts_with(prompt)) return behind_prompt(i, lead, prompt.size(), source_.prompt);
+    const size_t shared = common_beginning(prompt, lead);
     if (shared == lead.size()) return shared;
-    if (shared == prompt->size()) return source_.has_prompt ? shared : plain_header_size(i, lead, shared);
     // The prompt is written otherwise here, or not to its end (thoughts that this turn does not have).
-    const std::optional<std::string> silent = tail(before, false);
-    const size_t opened = silent ? common_prefix(*prompt, *silent) : 0;
-    if (shared > opened) return whole_marks(lead, shared);
-    return behind_prompt(i, lead, prompt->substr(opened));
+    const std::optional<Other> silent = render(before, false);
+    const size_t opened =
+        silent ? common_beginning(prompt, tail_of(silent->rendered, silent->passages)) : prompt.size();
+    if (shared > opened && !is_blank(std::string_view(lead).substr(opened, shared - opened))) return shared;
+    return behind_prompt(i, lead, std::nullopt, prompt.substr(opened));
   }
 
-  size_t behind_prompt(size_t i, const std::string& lead, const std::string& added) const {
-    const size_t at = added.empty() ? std::string::npos : lead.rfind(added);
-    return at == std::string::npos ? plain_header_size(i, lead, 0) : at + added.size();
-  }
-
-  // For messages before which the template gives no prompt: with that of a plain question.
-  size_t usual_header_size(size_t i, const std::string& lead) const {
-    const Json question = Json::array({{{"role", "user"}, {"content", "x"}}});
-    const std::optional<std::string> silent = tail(question, false), prompt = tail(question, true);
-    if (!silent || !prompt) return plain_header_size(i, lead, 0);
-    return behind_prompt(i, lead, prompt->substr(common_prefix(*prompt, *silent)));
+  // Behind a prompt that stands somewhere in the lead. `from`: where the model's prompt ends otherwise, as
+  // far as it is known.
+  size_t behind_prompt(size_t i, const std::string& lead, std::optional<size_t> from,
+                       std::string_view prompt) const {
+    if (is_blank(prompt)) return plain_header_size(i, lead, from);
+    const std::string_view mark = trimmed(prompt);
+    const size_t at = lead.rfind(mark);
+    if (at == lead.npos || at < from.value_or(0)) {
+      return from.value_or(0) > 0 ? *from : plain_header_size(i, lead, from);
+    }
+    const std::string_view space = prompt.substr(size_t(mark.data() - prompt.data()) + mark.size());
+    const size_t end = at + mark.size();
+    return end + common_beginning(space, std::string_view(lead).substr(end));
   }
 
   // What stands before the words of any message of the assistant is its header. White space is not: where the
   // prompt ends without it, the model has to write it.
-  size_t plain_header_size(size_t i, const std::string& lead, size_t prompt) const {
+  size_t plain_header_size(size_t i, const std::string& lead, std::optional<size_t> from) const {
     Json messages = first_messages(messages_, i);
     messages.push_back({{"role", "assistant"}, {"content", "x"}});
-    try {
-      const jinja::Rendered rendered = source_.render(messages, false);
-      const std::vector<Passage> passages = passages_of(rendered, messages);
-      for (size_t at = passages.size(); at-- > 0;) {
-        if (passages[at].speaker != Speaker::assistant || passages[at].message != i) continue;
-        size_t first = at;
-        while (first > 0 && passages[first - 1].speaker == Speaker::writing) --first;
-        const size_t begin = passages[first].begin;
-        const std::string header = rendered.text.substr(begin, passages[at].begin - begin);
-        if (is_blank(std::string_view(header).substr(std::min(prompt, header.size())))) return prompt;
-        return std::max(prompt, whole_marks(lead, common_prefix(header, lead)));
-      }
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::data) throw;
+    const std::optional<Other> plain = render(messages, false);
+    if (!plain) return lead.size();
+    for (const Speech& speech : speeches_of(plain->passages)) {
+      if (speech.message != i) continue;
+      const size_t begin = lead_begin(plain->passages, speech.first);
+      const std::string header =
+          plain->rendered.text.substr(begin, plain->passages[speech.first].begin - begin);
+      const size_t common = common_beginning(lead, header);
+      if (!from) return common > 0 ? common : lead.size();
+      const std::string_view rest = std::string_view(header).substr(std::min(*from, header.size()));
+      return is_blank(rest) ? *from : std::max(*from, common);
     }
     return lead.size();
   }
@@ -204,16 +203,38 @@ class Finder {
 
   size_t end(const Speech& speech) {
     const size_t words = passages_[speech.last].end;
-    size_t after = speech.last + 1, own = words;  // what is written while the template is at the message
-    for (; after < passages_.size() && passages_[after].speaker == Speaker::writing; ++after) {
-      if (passages_[after].frame == speech.message && own == passages_[after].begin)
-        own = passages_[after].end;
+    size_t next = speech.last + 1, own = words;  // what is written while the template is at the message
+    for (; next < passages_.size() && passages_[next].speaker == Speaker::writing; ++next) {
+      if (passages_[next].frame == speech.message && own == passages_[next].begin) own = passages_[next].end;
     }
-    const size_t next = after == passages_.size() ? text_.size() : passages_[after].begin;
-    const std::string_view text = text_;
-    const std::string_view closing = text.substr(words, own - words), rest = text.substr(own, next - own);
-    if (!is_blank(closing)) return words + closing_size(closing, rest);
-    return words + later_end(speech.message, text.substr(words, next - words));
+    const Passage* follower = next == passages_.size() ? nullptr : &passages_[next];
+    const size_t follows = follower ? follower->begin : text_.size();
+    if (follower && follower->frame == speech.message && follower->speaker == Speaker::other) {
+      return end_before_quote(speech);
+    }
+    const std::string_view behind = std::string_view(text_).substr(words, follows - words);
+    const std::string_view closing = behind.substr(0, own - words);
+    const size_t size = is_blank(closing) ? later_end(speech.message, behind, follower)
+                                          : closing_size(closing, behind.substr(closing.size()));
+    const bool goes_on = follower && follower->speaker == Speaker::assistant;
+    if (size == 0 && !goes_on) out_.ends = false;
+    return words + size;
+  }
+
+  // Some templates write the answers of tools before they leave the message that called them. What the model
+  // writes is there without the answers as well.
+  size_t end_before_quote(const Speech& speech) const {
+    const size_t begin = passages_[speech.first].begin, words = passages_[speech.last].end;
+    const std::optional<Other> alone = render(first_messages(messages_, speech.message + 1), false);
+    if (!alone) return words;
+    for (const Speech& same : speeches_of(alone->passages)) {
+      if (same.message != speech.message) continue;
+      const std::string_view said =
+          std::string_view(alone->rendered.text).substr(alone->passages[same.first].begin);
+      const std::string_view here = std::string_view(text_).substr(begin);
+      return begin + trimmed_right(here.substr(0, common_beginning(here, said))).size();
+    }
+    return words;
   }
 
   // Up to eos where it is written, here or at the end of the conversation; else without the space behind it.
@@ -223,19 +244,30 @@ class Finder {
       if (const size_t at = closing.find(eos); at != closing.npos) return at + eos.size();
       if (rest.starts_with(eos)) return closing.size() + eos.size();
     }
-    return without_space_behind(closing).size();
+    return trimmed_right(closing).size();
   }
 
-  // Some templates end a turn when they come to the next, or behind all of them.
-  size_t later_end(size_t i, std::string_view behind) {
+  // Some templates end a turn when they come to the next message, or behind all of them.
+  size_t later_end(size_t i, std::string_view behind, const Passage* follower) const {
     const std::string_view eos = source_.eos;
-    const size_t space = std::min(behind.find_first_not_of(kSpace), behind.size());
-    if (!eos.empty() && behind.substr(space).starts_with(eos)) return space + eos.size();
-    const std::optional<std::string> last = tail(first_messages(messages_, i + 1), false);
-    const size_t shared = last ? whole_marks(behind, common_prefix(*last, behind)) : 0;
-    const std::string_view end = without_space_behind(behind.substr(0, shared));
-    if (end.empty()) out_.ends = false;
-    return end.size();
+    if (!eos.empty() && trimmed(behind).starts_with(eos)) return behind.find(eos) + eos.size();
+    const std::optional<Other> last = render(first_messages(messages_, i + 1), false);
+    if (last) {
+      const std::string tail = tail_of(last->rendered, last->passages);
+      const std::string_view end = trimmed_right(behind.substr(0, common_beginning(behind, tail)));
+      if (!end.empty()) return end.size();
+    }
+    if (!follower || follower->message == kNoMessage) return 0;
+    // What does not stand before a message of that role elsewhere.
+    const Json alone = Json::array({{{"role", messages_[follower->message]["role"]}, {"content", "x"}}});
+    const std::optional<Other> first = render(alone, false);
+    if (!first) return 0;
+    const auto words = std::find_if(first->passages.begin(), first->passages.end(), [](const Passage& p) {
+      return p.speaker != Speaker::writing && p.message == 0;
+    });
+    if (words == first->passages.end()) return 0;
+    const std::string_view header = std::string_view(first->rendered.text).substr(0, words->begin);
+    return trimmed_right(behind.substr(0, behind.size() - common_ending(behind, header))).size();
   }
 
   const SpanSource& source_;
@@ -277,12 +309,14 @@ std::vector<AssistantSpan> marked_spans(const std::vector<TextSpan>& marked,
   return out;
 }
 
-bool writes_generation_prompt(const SpanSource& source) {
+std::string usual_prompt(const SpanSource& source) {
   const Json question = Json::array({{{"role", "user"}, {"content", "x"}}});
   try {
-    return source.render(question, true).text != source.render(question, false).text;
+    const std::string silent = source.render(question, false).text,
+                      prompt = source.render(question, true).text;
+    return prompt.substr(common_beginning(prompt, silent));
   } catch (const Error&) {
-    return true;
+    return {};
   }
 }
 

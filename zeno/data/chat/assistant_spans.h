@@ -5,8 +5,8 @@
 // text around an assistant's words the model has to write:
 // - between words of one message: all of it (the marks of a call, of reasoning);
 // - before them: what stands behind the prompt that the template would give the model at this place;
-// - behind them: what the template writes before it leaves the message (the end of turn), without the white
-//   space at its end.
+// - behind them: the end of the turn, which the template writes before it leaves the message, or, in some
+//   templates, before the header of the next one.
 #pragma once
 
 #include <functional>
@@ -28,15 +28,15 @@ struct AssistantSpan {
 
 struct AssistantSpans {
   std::vector<AssistantSpan> spans;  // ascending, disjoint
-  bool ends = true;                  // every turn has an end that the template writes
+  bool ends = true;                  // the template ends every turn
 };
 
 struct SpanSource {
   // Renders some messages; throws Error(data) where the template refuses them.
   std::function<jinja::Rendered(const nlohmann::ordered_json& messages, bool generation_prompt)> render;
-  bool has_prompt = true;  // the template writes a generation prompt
-  std::string eos;         // may be empty
-  std::string where;       // the template, for errors
+  std::string prompt;  // what makes the model answer a plain question; empty: the template writes nothing
+  std::string eos;     // may be empty
+  std::string where;   // the template, for errors
 };
 
 // A message of the assistant whose place is not in the text is an Error(data).
@@ -48,7 +48,7 @@ AssistantSpans find_assistant_spans(const SpanSource& source, const nlohmann::or
 std::vector<AssistantSpan> marked_spans(const std::vector<TextSpan>& marked,
                                         const std::vector<Passage>& passages);
 
-// Does the template write something to make the model speak?
-bool writes_generation_prompt(const SpanSource& source);
+// The generation prompt behind a plain question; empty where there is none.
+std::string usual_prompt(const SpanSource& source);
 
 }  // namespace zeno::data

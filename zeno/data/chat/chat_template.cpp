@@ -83,7 +83,7 @@ struct ChatTemplate::Parts {
   struct Variant {
     std::string name, where, source;
     jinja::Template compiled;
-    bool has_prompt = true;
+    std::string prompt;  // that the template writes behind a plain question
   };
   std::vector<Variant> variants;
   Json tokens = Json::object();
@@ -92,10 +92,10 @@ struct ChatTemplate::Parts {
       : tokens(std::move(special_tokens)) {
     for (const NamedTemplate& item : templates) {
       variants.push_back(
-          {item.name, item.where, item.source, jinja::Template::parse(item.source, item.where), true});
+          {item.name, item.where, item.source, jinja::Template::parse(item.source, item.where), {}});
     }
     for (Variant& variant : variants) {
-      variant.has_prompt = writes_generation_prompt(span_source(variant, Json(), ChatOptions()));
+      variant.prompt = usual_prompt(span_source(variant, Json(), ChatOptions()));
     }
   }
 
@@ -126,7 +126,7 @@ struct ChatTemplate::Parts {
       own.add_generation_prompt = prompt;
       return run(chosen, messages, tools, own);
     };
-    return {render, chosen.has_prompt, tokens.value("eos_token", ""), chosen.where};
+    return {render, chosen.prompt, tokens.value("eos_token", ""), chosen.where};
   }
 
   // Adds who says what.
@@ -143,11 +143,14 @@ struct ChatTemplate::Parts {
           find_assistant_spans(span_source(chosen, tools, options), messages, rendered, passages);
       out.assistant = std::move(found.spans);
       if (!found.ends)
-        out.remarks.push_back("writes no end of turn behind assistant messages: none is trained");
+        out.remarks.push_back(
+            fmt::format("[{}] the template writes no end of turn behind assistant messages: none is trained",
+                        chosen.where));
     }
     for (const auto& [message, field] : unwritten_fields(rendered, messages)) {
       const std::string role = messages[message]["role"].get<std::string>();
-      out.remarks.push_back(fmt::format("does not write '{}' of {} messages", field, role));
+      out.remarks.push_back(
+          fmt::format("[{}] the template does not write '{}' of {} messages", chosen.where, field, role));
       // A turn without its calls would teach to say nothing.
       const Json& content = messages[message].value("content", Json());
       if (field == "tool_calls" && says_nothing(content)) {

@@ -26,12 +26,10 @@ Passage passage_of(const jinja::Origin& origin, const std::vector<jinja::Source>
     return out;
   }
   if (!in_messages(source, messages)) return out;
-  const size_t message = size_t(source.element);
+  out.message = size_t(source.element);
   // Some templates name the function of an earlier call where they write the result: a tool's turn.
-  const bool own_frame = out.frame == kNoMessage || out.frame == message;
-  if (!own_frame || !is_assistant(messages[message])) return out;
-  out.speaker = Speaker::assistant;
-  out.message = message;
+  const bool own_frame = out.frame == kNoMessage || out.frame == out.message;
+  if (own_frame && is_assistant(messages[out.message])) out.speaker = Speaker::assistant;
   return out;
 }
 

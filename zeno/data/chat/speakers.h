@@ -22,7 +22,7 @@ enum class Speaker : unsigned char {
 struct Passage {
   size_t begin = 0, end = 0;
   Speaker speaker = Speaker::writing;
-  size_t message = kNoMessage;  // of the assistant
+  size_t message = kNoMessage;  // whose words they are; of others, if it is known
   size_t frame = kNoMessage;    // the message that the template was at
 };
 

@@ -81,11 +81,17 @@ Json report_json(const BuildReport& report) {
                      {"dropped", file.dropped},
                      {"bad", file.bad}});
   }
-  return {{"samples", report.samples}, {"tokens", report.tokens},
-          {"learned", report.learned}, {"records", report.records},
-          {"bad", report.bad},         {"nothing_to_learn", report.nothing_to_learn},
-          {"unused", report.unused},   {"whole_texts", report.whole_texts},
-          {"layout", report.layout},   {"files", files}};
+  return {{"samples", report.samples},
+          {"tokens", report.tokens},
+          {"learned", report.learned},
+          {"records", report.records},
+          {"bad", report.bad},
+          {"nothing_to_learn", report.nothing_to_learn},
+          {"unused", report.unused},
+          {"remarks", report.remarks},
+          {"whole_texts", report.whole_texts},
+          {"layout", report.layout},
+          {"files", files}};
 }
 
 BuildReport report_of(const Json& json) {
@@ -97,6 +103,8 @@ BuildReport report_of(const Json& json) {
   json.at("nothing_to_learn").get_to(report.nothing_to_learn);
   for (const auto& [reason, count] : json.at("bad").items()) report.bad[reason] = count.get<int64_t>();
   for (const auto& [field, count] : json.at("unused").items()) report.unused[field] = count.get<int64_t>();
+  for (const auto& [remark, count] : json.at("remarks").items())
+    report.remarks[remark] = count.get<int64_t>();
   for (const Json& file : json.at("files")) {
     report.files.push_back({.path = file.at("path").get<std::string>(),
                             .records = file.at("records").get<int64_t>(),

@@ -37,11 +37,12 @@ struct BuildReport {
   int64_t samples = 0, tokens = 0, learned = 0;
   int64_t records = 0;  // that could be read; 0 where all is plain text
   int64_t nothing_to_learn = 0;
-  std::map<std::string, int64_t> bad;     // reason → count
-  std::map<std::string, int64_t> unused;  // field with a value that nobody reads → records that have it
-  std::vector<FileReport> files;          // in the order they were read
-  bool whole_texts = true;                // plain text only: no sample has a shape of its own
-  std::string layout;                     // what wrote the chats, for the log
+  std::map<std::string, int64_t> bad;      // reason → count
+  std::map<std::string, int64_t> unused;   // field with a value that nobody reads → records that have it
+  std::map<std::string, int64_t> remarks;  // what the chat template does to the data → times
+  std::vector<FileReport> files;           // in the order they were read
+  bool whole_texts = true;                 // plain text only: no sample has a shape of its own
+  std::string layout;                      // what wrote the chats, for the log
 };
 
 // Where the documents of one input file begin.

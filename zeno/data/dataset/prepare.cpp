@@ -23,7 +23,8 @@ struct Item {
   size_t file = 0;
   DataFormat format = DataFormat::automatic;
   Sample sample;
-  std::string bad;  // the reason, when the record cannot be used
+  std::vector<std::string> remarks;  // of the encoder
+  std::string bad;                   // the reason, when the record cannot be used
 };
 
 class Builder {
@@ -89,7 +90,7 @@ class Builder {
     if (files_[item.file].kind == FileKind::plain_text) {
       item.sample = encoder_.encode_text(item.raw.text, item.raw.first, item.raw.last);
     } else {
-      item.sample = encoder_.encode(read_record(parse_json(item.raw.text), item.format));
+      item.sample = encoder_.encode(read_record(parse_json(item.raw.text), item.format), item.remarks);
     }
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::data) throw;
@@ -111,6 +112,7 @@ class Builder {
 
   void write(const Item& item) {
     if (!item.bad.empty()) return count_bad(item);
+    for (const std::string& remark : item.remarks) ++report_.remarks[remark];
     const bool whole = files_[item.file].kind == FileKind::plain_text;
     // The pieces of a text file are one document; there is always something to learn in it.
     if (!whole && !has_target(item.sample)) {
@@ -163,6 +165,7 @@ void log_report(const BuildReport& report, const Path& folder) {
     text += fmt::format("; {} samples left out: nothing to learn in them", report.nothing_to_learn);
   }
   log_info("[dataset] {} ({})", text, folder.string());
+  for (const auto& [remark, count] : report.remarks) log_warning("[dataset] {} ({} times)", remark, count);
   for (const auto& [reason, count] : report.bad) {
     log_warning("[dataset] {} bad lines skipped: {}", count, reason);
   }

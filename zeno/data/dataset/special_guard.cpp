@@ -12,18 +12,15 @@ SpecialGuard::SpecialGuard(const Tokenizer& tokenizer) {
     const std::string text = tokenizer.decode({&token, 1});
     // A text of one character cannot be cut.
     if (text.size() > 1) by_first_byte_[static_cast<unsigned char>(text[0])].push_back(text);
+    longest_ = std::max(longest_, text.size());
   }
 }
 
 std::vector<size_t> SpecialGuard::cuts(const RenderedChat& chat) const {
   std::vector<size_t> out;
   for (const TextSpan& words : chat.others) {
-    // Special tokens may begin before the words.
-    size_t longest = 0;
-    for (const auto& texts : by_first_byte_) {
-      for (const std::string& text : texts) longest = std::max(longest, text.size());
-    }
-    for (size_t i = words.begin - std::min(words.begin, longest); i < words.end; ++i) {
+    // A special token may begin before the words.
+    for (size_t i = words.begin - std::min(words.begin, longest_); i < words.end; ++i) {
       const auto& candidates = by_first_byte_[static_cast<unsigned char>(chat.text[i])];
       const auto is_here = [&](const std::string& special) {
         return i + special.size() > words.begin && chat.text.compare(i, special.size(), special) == 0;

@@ -24,6 +24,7 @@ class SpecialGuard {
 
  private:
   std::array<std::vector<std::string>, 256> by_first_byte_;  // texts of special tokens
+  size_t longest_ = 0;
 };
 
 // Tokens of a text; none reaches over a cut.

@@ -7,7 +7,7 @@ namespace zeno::data::jinja {
 Filter find_filter(std::string_view name) {
   static const auto all = [] {
     std::unordered_map<std::string_view, Filter> map;
-    for (const auto& group : {text_filters(), sequence_filters(), selection_filters()}) {
+    for (const auto& group : {text_filters(), json_filters(), sequence_filters(), selection_filters()}) {
       for (const NamedFilter& entry : group) map.emplace(entry.name, entry.filter);
     }
     return map;

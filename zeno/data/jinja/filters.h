@@ -19,6 +19,7 @@ struct NamedFilter {
   Filter filter;
 };
 std::vector<NamedFilter> text_filters();      // over texts and numbers
+std::vector<NamedFilter> json_filters();      // tojson, from_json
 std::vector<NamedFilter> sequence_filters();  // over lists and dicts
 std::vector<NamedFilter>
 selection_filters();  // that take a filter, a test or an attribute: map, select, sort …

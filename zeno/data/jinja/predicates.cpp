@@ -63,7 +63,7 @@ bool same_as(Runtime&, const Value& subject, const Arguments& arguments) {
 template <bool (*wanted)(char32_t), bool (*other)(char32_t)>
 bool all_cased(Runtime& runtime, const Value& subject, const Arguments& arguments) {
   const Bound bound("upper/lower", {}, 0, arguments);
-  const std::u32string list = points(str_of(runtime, subject));
+  const std::u32string list = points(str_of(runtime, subject).str());
   return std::any_of(list.begin(), list.end(), wanted) && std::none_of(list.begin(), list.end(), other);
 }
 

@@ -223,7 +223,7 @@ Value to_integer(Runtime&, const Value& subject, const Arguments& arguments) {
       if (const std::optional<double> real = read_real(subject.as_text())) number = truncated(*real);
     }
   }
-  return number ? Value::integer(*number) : bound.get(0, Value::integer(0));
+  return number ? Value::integer(*number).from(subject.origin()) : bound.get(0, Value::integer(0));
 }
 
 Value to_real(Runtime&, const Value& subject, const Arguments& arguments) {
@@ -232,7 +232,7 @@ Value to_real(Runtime&, const Value& subject, const Arguments& arguments) {
   std::optional<double> number;
   if (subject.is_number()) number = subject.as_real();
   if (subject.is(Kind::string)) number = read_real(subject.as_text());
-  return number ? Value::real(*number) : bound.get(0, Value::real(0));
+  return number ? Value::real(*number).from(subject.origin()) : bound.get(0, Value::real(0));
 }
 
 Value absolute(Runtime&, const Value& subject, const Arguments& arguments) {
@@ -298,32 +298,6 @@ Value format(Runtime& runtime, const Value& subject, const Arguments& arguments)
   return percent_format(runtime, Value::text(str_of(runtime, subject), subject.is_markup()), values);
 }
 
-JsonStyle json_style(const Bound& bound) {
-  JsonStyle style;
-  style.ensure_ascii = bound.truth(0, false);
-  style.sort_keys = bound.truth(3, false);
-  if (bound.set(1)) {
-    style.item_separator.assign(1, ',');
-    const bool text = bound[1].is(Kind::string);
-    style.indent = text ? bound[1].as_text()
-                        : std::string(size_t(std::clamp<int64_t>(bound.integer(1, 0), 0, 1000)), ' ');
-  }
-  if (bound.set(2)) {
-    const Value& pair = bound[2];
-    const bool good = (pair.is(Kind::tuple) || pair.is(Kind::list)) && pair.items().size() == 2 &&
-                      pair.items()[0].is(Kind::string) && pair.items()[1].is(Kind::string);
-    if (!good) throw RenderError("tojson: separators must be two texts");
-    style.item_separator = pair.items()[0].as_text();
-    style.key_separator = pair.items()[1].as_text();
-  }
-  return style;
-}
-
-Value to_json(Runtime& runtime, const Value& subject, const Arguments& arguments) {
-  const Bound bound("tojson", {"ensure_ascii", "indent", "separators", "sort_keys"}, 0, arguments);
-  return Value::text(json_of(runtime, subject, json_style(bound)));
-}
-
 std::string percent_encoded(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -366,7 +340,6 @@ std::vector<NamedFilter> text_filters() {
           {"abs", absolute},
           {"round", round_filter},
           {"format", format},
-          {"tojson", to_json},
           {"urlencode", url_encode}};
 }
 

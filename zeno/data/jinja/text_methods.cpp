@@ -41,7 +41,7 @@ Value strip(Runtime&, const TracedText& self, const Arguments& arguments) {
 
 // [begin, end) as str.find and its relatives cut it, in bytes.
 std::pair<size_t, size_t> window(const std::string& self, const Bound& bound) {
-  const int64_t size = int64_t(point_count(self.str()));
+  const int64_t size = int64_t(point_count(self));
   const auto byte_of = [&](int64_t point) {
     if (point < 0) point += size;
     size_t at = 0;

@@ -106,6 +106,8 @@ const std::string& Value::as_text() const {
 const TracedText& Value::traced() const { return object<Text>().text; }
 bool Value::is_markup() const { return kind_ == Kind::string && object<Text>().markup; }
 
+Origin Value::origin() const { return kind_ == Kind::string ? traced().origin() : origin_; }
+
 Value Value::from(Origin origin) && {
   origin_ = origin;
   return std::move(*this);

@@ -86,9 +86,9 @@ class Value {
   // Python's `is`.
   bool same_as(const Value& other) const;
 
-  // What is written of a value without bytes of its own, such as a number or the brackets of a list, comes
-  // from here. Of texts: see traced().
-  Origin origin() const { return origin_; }
+  // Where it comes from; of a text, if that is one place. So do the bytes that are written of a number, or
+  // the brackets of a list.
+  Origin origin() const;
   Value from(Origin origin) &&;
 
  private:
