@@ -11,7 +11,6 @@ import pathlib
 import sys
 
 from transformers.utils.chat_template_utils import (
-    _alias_reasoning_fields,
     _compile_jinja_template,
     _render_with_assistant_indices,
 )
@@ -59,7 +58,7 @@ def rendered(template, conversation, prompt):
     """Text and assistant spans in bytes, or the error class."""
     variables = {"bos_token": "<s>", "eos_token": "</s>", **conversation.get("extra", {})}
     arguments = {
-        "messages": _alias_reasoning_fields(conversation["messages"]),
+        "messages": conversation["messages"],
         "tools": conversation.get("tools"),
         "documents": None,
         "add_generation_prompt": prompt,

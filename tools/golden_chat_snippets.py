@@ -508,6 +508,54 @@ none | trim
 "<b>&\"'" | e
 "<b>" | escape
 "<b>" | safe
+("<b>" | safe) + "<i>"
+"<i>" + ("<b>" | safe)
+("<b>" | safe) ~ "<i>"
+("<b>" | safe) + ("<i>" | safe)
+("<b>%s" | safe) % "<i>"
+("<b>%s %d" | safe) % ("<i>", 3)
+("<b>%s" | safe) % ("<i>" | safe)
+("<b>{}" | safe).format("<i>")
+("<b>{a}" | safe).format(a="<i>")
+("<b> " | safe).strip() + "<"
+("<b> " | safe) | trim + "<"
+(("<b> " | safe) | trim) + "<"
+(("<b>" | safe) | upper) + "<"
+(("<b>" | safe) | title) + "<"
+(("<b>" | safe) | capitalize) + "<"
+(("<b>" | safe) | replace("b", "<")) + "<"
+("<b>" | safe).replace("b", "<") + "<"
+(("<b>" | safe) | string) + "<"
+(("<b>" | safe) | tojson) + "<"
+(("<b>" | safe) | indent) + "<"
+(("<b>" | safe) | center(9)) + "<"
+(("<b>" | safe) * 2) + "<"
+("<b>" | safe)[1:] + "<"
+("<b>" | safe)[0] + "<"
+(("<b>" | safe) | first) + "<"
+(("<b>" | safe) | reverse) + "<"
+("<b>" | safe).split("b")[0] + "<"
+("," | safe).join(["<", "&" | safe])
+["<", "&" | safe] | join(",")
+("<b>" | safe) | e
+("<b>" | safe) | forceescape
+("<" | e) + "<"
+("<" | e) | e
+("<b>" | safe) == "<b>"
+["<b>" | safe]
+{"a": "<b>" | safe} | tojson
+("<b>" | safe) | length
+"a\nb" .splitlines(true)
+"a b".swapcase()
+"aBc" | lower | safe
+messages[1].content | safe
+(messages[1].content | safe) + messages[1].content
+messages[1].content | e
+("x" | safe) is string
+"%s" | safe | format("<")
+("<b>" | safe).rstrip(">") + ">"
+("<b>" | safe).partition("b")[2] + ">"
+("<b>" | safe).removeprefix("<") + ">"
 "a b c" | wordcount
 "a\nb\n\nc" | indent
 "a\nb\n\nc" | indent(2, true)

@@ -58,11 +58,7 @@ TEST(JinjaGolden, Snippets) {
 // What transformers hands to a template for a conversation.
 Json context_of(const Json& conversation, bool prompt) {
   Json context{{"bos_token", "<s>"}, {"eos_token", "</s>"}, {"documents", nullptr}};
-  context["messages"] = Json::array();
-  for (Json message : conversation["messages"]) {
-    if (message.contains("reasoning_content")) message["thinking"] = message["reasoning_content"];
-    context["messages"].push_back(message);
-  }
+  context["messages"] = conversation["messages"];
   context["tools"] = conversation.value("tools", Json());
   context["add_generation_prompt"] = prompt;
   const Json extra = conversation.value("extra", Json::object());

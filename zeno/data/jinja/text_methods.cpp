@@ -295,6 +295,7 @@ constexpr std::pair<std::string_view, Method> kMethods[] = {
     {"upper", changed<to_upper>},
     {"lower", changed<to_lower>},
     {"casefold", changed<to_lower>},
+    {"swapcase", changed<to_swapped>},
     {"title", changed<to_title>},
     {"capitalize", changed<to_capitalized>},
     {"removeprefix", removed<true>},

@@ -139,6 +139,19 @@ std::string to_title(std::string_view text) {
   return out;
 }
 
+std::string to_swapped(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const char32_t point = next_point(text, at);
+    if (is_upper(point)) {
+      append_utf8(out, lower_of(point));
+    } else {
+      append_upper(out, point);
+    }
+  }
+  return out;
+}
+
 std::string to_capitalized(std::string_view text) {
   std::string out;
   for (size_t at = 0; at < text.size();) {

@@ -26,6 +26,7 @@ std::string to_upper(std::string_view text);
 std::string to_lower(std::string_view text);
 std::string to_title(std::string_view text);  // str.title
 std::string to_capitalized(std::string_view text);
+std::string to_swapped(std::string_view text);  // str.swapcase
 
 // str.lstrip and str.rstrip; without characters: white space.
 std::string_view strip_left(std::string_view text);
