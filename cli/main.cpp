@@ -77,6 +77,7 @@ int main(int argc, char** argv) {
   zeno::cli::add_plan(app);
   zeno::cli::add_init(app);
   zeno::cli::add_inspect(app);
+  zeno::cli::add_data(app);
   zeno::cli::add_demo(app);
   zeno::cli::add_generate(app);
   zeno::cli::add_export(app);

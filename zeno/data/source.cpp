@@ -168,6 +168,22 @@ std::string TokenSource::origin(int64_t document) const {
   return fmt::format("document {}", index);
 }
 
+std::vector<CachedFile> TokenSource::files() const {
+  std::vector<CachedFile> out;
+  for (const Part& part : parts_) {
+    if (const auto* cache = std::get_if<CachedSamples>(&part.tokens)) out = cache->files();
+    if (const auto* file = std::get_if<TokenFile>(&part.tokens))
+      out.push_back({file->path().string(), part.first_document});
+  }
+  return out;
+}
+
+const BuildReport* TokenSource::report() const {
+  // The cache comes before token files.
+  const auto* cache = parts_.empty() ? nullptr : std::get_if<CachedSamples>(&parts_[0].tokens);
+  return cache == nullptr ? nullptr : &cache->report();
+}
+
 size_t TokenSource::host_bytes() const {
   size_t bytes = own_starts_.capacity() * sizeof(int64_t);
   for (const Part& part : parts_) {

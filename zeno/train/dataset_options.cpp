@@ -11,10 +11,6 @@
 namespace zeno::train {
 namespace {
 
-bool is_generated(const TrainConfig& config) {
-  return config.run.data.size() == 1 && config.run.data[0] == "generated";
-}
-
 data::DatasetSpec spec_of(const TrainConfig& config, const std::vector<std::string>& paths,
                           int64_t vocab_size) {
   return {.paths = {paths.begin(), paths.end()},
@@ -146,6 +142,23 @@ std::optional<data::DatasetSpec> evaluation_spec(const TrainConfig& config, int6
   return spec;
 }
 
+data::PackOptions training_pack(const TrainConfig& config, int64_t seq_len) {
+  data::PackOptions pack{.seq_len = seq_len,
+                         .packing = config.data.packing,
+                         .too_long = config.data.too_long,
+                         .seed = uint64_t(config.run.seed),
+                         .shuffle = config.data.shuffle};
+  if (config.eval.data.empty() && config.eval.split > 0) {
+    pack.hold_out = config.eval.split;
+    pack.part = data::SamplePart::train;
+  }
+  return pack;
+}
+
+bool is_generated(const TrainConfig& config) {
+  return config.run.data.size() == 1 && config.run.data[0] == "generated";
+}
+
 size_t RunData::host_bytes() const {
   size_t bytes = source_->host_bytes() + train_table_->host_bytes();
   if (evaluation_source_) bytes += evaluation_source_->host_bytes();
@@ -174,16 +187,8 @@ RunData open_run_data(const TrainConfig& config, int64_t vocab_size, int64_t seq
   if (evaluation)
     run.evaluation_source_ = std::make_unique<data::TokenSource>(data::TokenSource::open(*evaluation));
 
-  data::PackOptions pack{.seq_len = seq_len,
-                         .packing = config.data.packing,
-                         .too_long = config.data.too_long,
-                         .seed = seed,
-                         .shuffle = config.data.shuffle};
-  const bool split = !evaluation && config.eval.split > 0;
-  if (split) {
-    pack.hold_out = config.eval.split;
-    pack.part = data::SamplePart::train;
-  }
+  data::PackOptions pack = training_pack(config, seq_len);
+  const bool split = pack.part == data::SamplePart::train;
   run.train_table_ = std::make_unique<data::SequenceTable>(*run.source_, pack);
   log_info("[data] {}", run.train_report().text());
   run.train_ = std::make_unique<data::Loader>(*run.source_, *run.train_table_,
