@@ -28,7 +28,7 @@ class DataCommand : public CliRuns {
   }
   // What goes to stdout is JSON and nothing else.
   json read_json(const std::string& more) const {
-    return json::parse(expect_ok(data(more) + " --json 2>/dev/null").output);
+    return json::parse(expect_ok("{ " + data(more) + " --json 2>/dev/null; }").output);
   }
 };
 

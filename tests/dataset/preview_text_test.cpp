@@ -52,7 +52,7 @@ TEST(SampleText, EndsAfterVeryManyTurns) {
   for (int i = 0; i < 500; ++i) pieces.push_back({std::string(200, 'x'), i % 2 == 1});
   const std::string text = sample_text(sample_of(std::move(pieces)), {.max_chars = 1000});
   EXPECT_LT(text.size(), 8000u);
-  EXPECT_NE(text.find("more turns …]"), std::string::npos) << text;
+  EXPECT_NE(text.find("more pieces …]"), std::string::npos) << text;
 }
 
 TEST(SampleText, ShowsWhereItIsCut) {

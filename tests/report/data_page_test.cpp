@@ -2,8 +2,10 @@
 // holds. Skipped where Chromium is not installed.
 #include "zeno/train/data_page.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/command.h"

@@ -400,7 +400,7 @@ RunSummary train_rank(ParsedConfig parsed, comm::World& world) {
   std::optional<ClockLimit> clock;
   if (run.limit_gpu_clock) clock.emplace(pci_address(device_of(run, world.local_rank())));
   const RunData data = open_run_data(config, model.vocab, seq, world, build_progress(world.rank()));
-  if (world.rank() == 0 && !resume) show_first_sample(config, data.source(), seq);
+  if (world.rank() == 0 && !resume) show_first_sample(config, data, seq);
   const int64_t steps = total_steps(run, data.train());
   resolve_steps(parsed, steps);
   for (size_t i = told; world.rank() == 0 && i < parsed.warnings.size(); ++i)

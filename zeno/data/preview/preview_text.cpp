@@ -82,9 +82,8 @@ std::string piece_text(const PreviewPiece& piece, int64_t length, int64_t limit,
   const std::string_view text = piece.text;
   const size_t begin = bytes_of(text, front), end = bytes_of(text, length - back);
   const std::string note = fmt::format("[… {} characters …]", format_count(length - limit));
-  const std::string body = marked(text.substr(0, begin), piece.trained, colour) +
-                           painted(note, kYellow, colour) + marked(text.substr(end), piece.trained, colour);
-  return body;
+  return marked(text.substr(0, begin), piece.trained, colour) + painted(note, kYellow, colour) +
+         marked(text.substr(end), piece.trained, colour);
 }
 
 std::string body_text(const PreviewSample& sample, PreviewStyle style) {
@@ -97,7 +96,7 @@ std::string body_text(const PreviewSample& sample, PreviewStyle style) {
   for (size_t p = 0; p < sample.pieces.size(); ++p) {
     // A conversation of very many turns.
     if (style.max_chars > 0 && used > 2 * style.max_chars) {
-      const std::string note = fmt::format("[… {} more turns …]", sample.pieces.size() - p);
+      const std::string note = fmt::format("[… {} more pieces …]", sample.pieces.size() - p);
       return out + painted(note, kYellow, style.colour);
     }
     out += piece_text(sample.pieces[p], lengths[p], limit, style.colour);
