@@ -60,7 +60,7 @@ TEST_F(DataCommand, TakesTheFlagsOfTraining) {
 TEST_F(DataCommand, MarksTrainedTextInATerminalAndElsewhere) {
   const std::string plain = expect_ok(data("")).output;
   EXPECT_NE(plain.find("<|im_start|>assistant⏎\n⟦Hello!<|im_end|>⟧⏎"), std::string::npos) << plain;
-  EXPECT_NE(plain.find("field 'id' of 2 records"), std::string::npos) << plain;
+  EXPECT_NE(plain.find("'id' in 2 of 2 records"), std::string::npos) << plain;
   EXPECT_EQ(plain.find('\x1b'), std::string::npos) << plain;
   const std::string colours = expect_ok(data("--color always")).output;
   EXPECT_NE(colours.find("\x1b[32mHello!<|im_end|>\x1b[0m"), std::string::npos) << colours;

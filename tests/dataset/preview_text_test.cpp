@@ -80,6 +80,7 @@ PreviewCounts example() {
                     .histogram = {0, 1, 8}};
   counts.packing = {.seq_len = 64, .samples = 7, .sequences = 40, .tokens = 2000, .dropped = 3};
   counts.build.bad["not JSON"] = 1;
+  counts.build.records = 1300;
   counts.build.nothing_to_learn = 1;
   counts.build.unused["id\x1b"] = 1200;
   return counts;
@@ -90,7 +91,7 @@ TEST(CountsText, NamesEveryNumber) {
   for (const char* part : {"7 with 2,000 tokens, 500 trained (25.0 %)", "median 20", "longest 50 (a.jsonl:1)",
                            "1 of 7 samples, longer than 64 tokens; 40 tokens lost", "1 bad: not JSON",
                            "1 with nothing to train on", "3 longer than 64 tokens", "78.1 % filled",
-                           "field 'id␛' of 1,200 records", "b\ufffd.jsonl"}) {
+                           "'id␛' in 1,200 of 1,300 records", "b\ufffd.jsonl"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " is missing in\n" << text;
   }
 }

@@ -37,6 +37,7 @@ DataPage example() {
       .median = 20, .p90 = 30, .p99 = 40, .longest = 50, .histogram = {0, 1, 8, 0, 3, 2, 1}};
   page.counts.packing = {.seq_len = 16, .samples = 9, .sequences = 150, .tokens = 2000};
   page.counts.build.unused["<i>id"] = 1200;
+  page.counts.build.records = 1300;
   page.counts.build.nothing_to_learn = 4;
   return page;
 }
@@ -101,7 +102,8 @@ TEST(DataPageInABrowser, MarksTrainedText) {
                                     std::string(300, 'x') + "✂ 12 tokens cut off");
     EXPECT_EQ(page.at("sections"),
               json::parse(R"(["Left out", "Fields that are not used", "Files", "Lengths", "Samples"])"));
-    EXPECT_EQ(page.at("items"), json::parse(R"(["4 with nothing to train on", "<i>id, in 1,200 records"])"));
+    EXPECT_EQ(page.at("items"),
+              json::parse(R"(["4 with nothing to train on", "'<i>id' in 1,200 of 1,300 records"])"));
     EXPECT_EQ(page.at("bars").size(), 6u);
     EXPECT_EQ(page.at("bars").at(1), *std::ranges::max_element(page.at("bars")));
     EXPECT_EQ(page.at("long"), 2) << "records of more than 16 tokens";

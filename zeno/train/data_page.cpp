@@ -54,13 +54,6 @@ std::string text_list(std::string_view id, std::string_view title, const std::ve
   return section(id, title, card(list + "</ul>\n"));
 }
 
-std::vector<std::string> unused_lines(const data::PreviewCounts& counts) {
-  std::vector<std::string> lines;
-  for (const auto& [field, count] : counts.build.unused)
-    lines.push_back(fmt::format("{}, in {} records", field, format_count(count)));
-  return lines;
-}
-
 std::string file_table(const data::PreviewCounts& counts) {
   Table table{"Lengths are in tokens, before cutting.",
               {"file", "samples", "tokens", "trained", "share", "longest", "cut", "left out"},

@@ -124,6 +124,14 @@ PreviewCounts count_samples(const SampleList& list) {
   return out;
 }
 
+std::vector<std::string> unused_lines(const PreviewCounts& counts) {
+  std::vector<std::string> lines;
+  for (const auto& [field, count] : counts.build.unused)
+    lines.push_back(fmt::format("'{}' in {} of {} records", field, format_count(count),
+                                format_count(counts.build.records)));
+  return lines;
+}
+
 std::vector<std::string> left_out_lines(const PreviewCounts& counts) {
   std::vector<std::string> lines;
   const PackReport& packing = counts.packing;

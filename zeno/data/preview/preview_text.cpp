@@ -160,8 +160,7 @@ std::string counts_text(const PreviewCounts& counts) {
   for (const std::string& text : left_out_lines(counts)) line("left out", text);
   line("packing", counts.packing.text());
   if (!counts.build.layout.empty()) line("layout", counts.build.layout);
-  for (const auto& [field, count] : counts.build.unused)
-    line("not used", fmt::format("field '{}' of {} records", field, format_count(count)));
+  for (const std::string& text : unused_lines(counts)) line("not used", text);
   if (counts.files.size() < 2) return out;
   out += "by file\n";
   for (const FileCounts& file : counts.files) out += file_line(file, shown(file.path, "", false));
