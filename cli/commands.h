@@ -13,6 +13,7 @@ void add_eval(CLI::App& app);
 void add_plan(CLI::App& app);
 void add_init(CLI::App& app);
 void add_inspect(CLI::App& app);
+void add_data(CLI::App& app);
 void add_demo(CLI::App& app);
 void add_generate(CLI::App& app);
 void add_export(CLI::App& app);

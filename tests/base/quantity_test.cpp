@@ -23,6 +23,16 @@ TEST(Quantity, CountsInWords) {
   EXPECT_EQ(count_in_words(123456), "123456");
 }
 
+TEST(Quantity, CountsInDigits) {
+  EXPECT_EQ(format_count(0), "0");
+  EXPECT_EQ(format_count(950), "950");
+  EXPECT_EQ(format_count(1234), "1,234");
+  EXPECT_EQ(format_count(123456), "123,456");
+  EXPECT_EQ(format_count(1235814400), "1,235,814,400");
+  EXPECT_EQ(format_count(-123456), "-123,456");
+  EXPECT_EQ(format_percent(0.6149), "61.5 %");
+}
+
 TEST(Quantity, SizesNeedAUnit) {
   EXPECT_EQ(parse_bytes("80GB"), 80e9);
   EXPECT_EQ(parse_bytes("80gb"), 80e9);

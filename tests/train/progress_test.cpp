@@ -37,15 +37,6 @@ TEST(ProgressFormat, Rate) {
   EXPECT_EQ(format_rate(INFINITY), "?");
 }
 
-TEST(ProgressFormat, Count) {
-  EXPECT_EQ(format_count(0), "0");
-  EXPECT_EQ(format_count(950), "950");
-  EXPECT_EQ(format_count(1234), "1,234");
-  EXPECT_EQ(format_count(123456), "123,456");
-  EXPECT_EQ(format_count(1235814400), "1,235,814,400");
-  EXPECT_EQ(format_count(-123456), "-123,456");
-}
-
 TEST(ProgressFormat, Duration) {
   EXPECT_EQ(format_duration(7.4), "0:07");
   EXPECT_EQ(format_duration(59.7), "1:00");

@@ -58,4 +58,13 @@ std::string count_in_words(double count) {
   return fmt::format("{:.0f}", count);
 }
 
+std::string format_count(int64_t count) {
+  std::string digits = fmt::format("{}", count);
+  const size_t first = digits.starts_with('-') ? 1 : 0;
+  for (size_t at = digits.size(); at > first + 3;) digits.insert(at -= 3, 1, ',');
+  return digits;
+}
+
+std::string format_percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
 }  // namespace zeno

@@ -40,6 +40,10 @@ class TokenSource {
   void copy_learned(int64_t begin, std::span<uint8_t> out) const;
   // Where a document comes from: file and line, as far as known.
   std::string origin(int64_t document) const;
+  // The files that documents come from, in order; empty where all is from memory.
+  std::vector<CachedFile> files() const;
+  // What building the cache saw; null where there is none.
+  const BuildReport* report() const;
   // Bytes of host memory this object holds (mapped files not counted).
   size_t host_bytes() const;
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "zeno/base/error.h"
+#include "zeno/base/quantity.h"
 #include "zeno/device/ledger.h"
 #include "zeno/train/interrupt.h"
 #include "zeno/train/progress.h"

@@ -35,13 +35,6 @@ std::string format_rate(double per_s) {
   return std::isfinite(per_s) && per_s >= 0 ? scaled(per_s, kUnits) : "?";
 }
 
-std::string format_count(int64_t count) {
-  std::string digits = fmt::format("{}", count);
-  const size_t first = digits.starts_with('-') ? 1 : 0;
-  for (size_t at = digits.size(); at > first + 3;) digits.insert(at -= 3, 1, ',');
-  return digits;
-}
-
 std::string format_duration(double seconds) {
   if (!(seconds >= 0 && seconds < 1e9)) return "?";
   const int64_t s = int64_t(std::llround(seconds));

@@ -20,7 +20,6 @@ struct ProgressState {
 };
 
 std::string format_rate(double per_s);        // 950, 12.3k, 1.20M
-std::string format_count(int64_t count);      // 950, 12,345, 1,200,000
 std::string format_duration(double seconds);  // 0:07, 12:34, 3:04:05, 2d 03:04
 std::string plain_line(const ProgressState& state);
 std::string bar_line(const ProgressState& state, int width);

@@ -9,6 +9,7 @@
 
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
+#include "zeno/base/quantity.h"
 #include "zeno/data/chat/chat_template.h"
 #include "zeno/device/clock_limit.h"
 #include "zeno/model/adapter_config.h"
@@ -18,6 +19,7 @@
 #include "zeno/train/config_resolve.h"
 #include "zeno/train/dataset_options.h"
 #include "zeno/train/evaluation.h"
+#include "zeno/train/first_sample.h"
 #include "zeno/train/folder_lock.h"
 #include "zeno/train/interrupt.h"
 #include "zeno/train/model_saver.h"
@@ -398,6 +400,7 @@ RunSummary train_rank(ParsedConfig parsed, comm::World& world) {
   std::optional<ClockLimit> clock;
   if (run.limit_gpu_clock) clock.emplace(pci_address(device_of(run, world.local_rank())));
   const RunData data = open_run_data(config, model.vocab, seq, world, build_progress(world.rank()));
+  if (world.rank() == 0 && !resume) show_first_sample(config, data, seq);
   const int64_t steps = total_steps(run, data.train());
   resolve_steps(parsed, steps);
   for (size_t i = told; world.rank() == 0 && i < parsed.warnings.size(); ++i)

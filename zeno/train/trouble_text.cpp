@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "zeno/base/quantity.h"
 #include "zeno/device/ledger.h"
 #include "zeno/train/progress.h"
 

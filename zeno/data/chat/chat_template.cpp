@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "zeno/base/error.h"
+#include "zeno/base/utf8.h"
 #include "zeno/data/chat/assistant_spans.h"
 #include "zeno/data/chat/presets.h"
 #include "zeno/data/chat/template_files.h"
@@ -57,22 +58,53 @@ bool says_nothing(const Json& value) {
   return value.is_null() || value == "" || ((value.is_array() || value.is_object()) && value.empty());
 }
 
-// What of the messages carries meaning and is not in the text.
-std::vector<std::pair<size_t, std::string>> unwritten_fields(const jinja::Rendered& rendered,
-                                                             const Json& messages) {
+// What the data has and the text has not, as the template wrote it.
+struct Unwritten {
+  std::vector<std::pair<size_t, std::string>> fields;  // message and key
+  bool tools = false;
+};
+
+Unwritten find_unwritten(const jinja::Rendered& rendered, const Json& messages, const Json& tools) {
   std::set<std::pair<int64_t, std::string_view>> written;
+  Unwritten out{.fields = {}, .tools = !says_nothing(tools)};
   for (const jinja::Stretch& stretch : rendered.stretches) {
     if (stretch.origin.source == 0 || stretch.origin.source == jinja::kManySources) continue;
     const jinja::Source& source = rendered.sources[stretch.origin.source];
     if (source.variable == "messages") written.emplace(source.element, source.key);
+    if (source.variable == "tools") out.tools = false;
   }
-  std::vector<std::pair<size_t, std::string>> out;
   for (size_t i = 0; i < messages.size(); ++i) {
-    for (const char* key : {"content", "tool_calls", "reasoning_content", "reasoning", "thinking"}) {
-      const auto field = messages[i].find(key);
-      if (field == messages[i].end() || says_nothing(*field)) continue;
-      if (!written.contains({int64_t(i), key})) out.emplace_back(i, key);
+    for (const auto& [key, value] : messages[i].items()) {
+      // Ids only join calls and answers.
+      if (key == "role" || key == "tool_call_id" || says_nothing(value)) continue;
+      if (!written.contains({int64_t(i), key})) out.fields.emplace_back(i, key);
     }
+  }
+  return out;
+}
+
+// A turn whose calls are not written, and that has no other words, would teach to say nothing.
+std::vector<AssistantSpan> without_lost_calls(std::vector<AssistantSpan> spans, const Unwritten& unwritten,
+                                              const Json& messages) {
+  for (const auto& [message, field] : unwritten.fields) {
+    if (field != "tool_calls" || !says_nothing(messages[message].value("content", Json()))) continue;
+    std::erase_if(spans, [&, lost = message](const AssistantSpan& span) { return span.message == lost; });
+  }
+  return spans;
+}
+
+std::vector<std::string> remarks_of(const std::string& where, bool ends, const Unwritten& unwritten,
+                                    const Json& messages) {
+  std::vector<std::string> out;
+  const auto remark = [&](const std::string& what) {
+    const std::string text = fmt::format("[{}] the template {}", where, what);
+    if (std::ranges::find(out, text) == out.end()) out.push_back(text);
+  };
+  if (!ends) remark("writes no end of turn behind assistant messages: none is trained");
+  if (unwritten.tools) remark("does not write the tools");
+  for (const auto& [message, field] : unwritten.fields) {
+    const std::string role = messages[message]["role"].get<std::string>();
+    remark(fmt::format("does not write '{}' of {} messages", shortened(field, 60), shortened(role, 60)));
   }
   return out;
 }
@@ -136,28 +168,15 @@ struct ChatTemplate::Parts {
     const std::vector<Passage> passages = passages_of(rendered, messages);
     RenderedChat out;
     out.others = words_of_others(passages);
+    AssistantSpans found;
     if (chosen.compiled.marks_generation()) {
-      out.assistant = marked_spans(rendered.generated, passages);
+      found.spans = marked_spans(rendered.generated, passages);
     } else {
-      AssistantSpans found =
-          find_assistant_spans(span_source(chosen, tools, options), messages, rendered, passages);
-      out.assistant = std::move(found.spans);
-      if (!found.ends)
-        out.remarks.push_back(
-            fmt::format("[{}] the template writes no end of turn behind assistant messages: none is trained",
-                        chosen.where));
+      found = find_assistant_spans(span_source(chosen, tools, options), messages, rendered, passages);
     }
-    for (const auto& [message, field] : unwritten_fields(rendered, messages)) {
-      const std::string role = messages[message]["role"].get<std::string>();
-      out.remarks.push_back(
-          fmt::format("[{}] the template does not write '{}' of {} messages", chosen.where, field, role));
-      // A turn without its calls would teach to say nothing.
-      const Json& content = messages[message].value("content", Json());
-      if (field == "tool_calls" && says_nothing(content)) {
-        std::erase_if(out.assistant,
-                      [&, message = message](const AssistantSpan& s) { return s.message == message; });
-      }
-    }
+    const Unwritten unwritten = find_unwritten(rendered, messages, tools);
+    out.assistant = without_lost_calls(std::move(found.spans), unwritten, messages);
+    out.remarks = remarks_of(chosen.where, found.ends, unwritten, messages);
     out.text = std::move(rendered.text);
     return out;
   }

@@ -82,6 +82,7 @@ class CachedSamples {
   int64_t documents() const { return int64_t(starts_.size()) - 1; }
   std::span<const int64_t> document_starts() const { return starts_; }  // one more than documents
   const BuildReport& report() const { return report_; }
+  const std::vector<CachedFile>& files() const { return files_; }
 
   void copy(int64_t begin, std::span<int32_t> out) const;
   void copy_learned(int64_t begin, std::span<uint8_t> out) const;

@@ -1,6 +1,7 @@
 #include "zeno/data/dataset/encoder.h"
 
 #include <algorithm>
+#include <cctype>
 #include <optional>
 #include <span>
 #include <type_traits>

@@ -6,6 +6,7 @@
 
 #include "zeno/base/error.h"
 #include "zeno/base/math.h"
+#include "zeno/base/quantity.h"
 #include "zeno/base/rng.h"
 #include "zeno/data/dataset/best_fit.h"
 #include "zeno/data/sampler.h"
@@ -43,13 +44,6 @@ class Selection {
   int64_t held_out_ = 0;
 };
 
-// 52002 → "52,002"
-std::string grouped(int64_t value) {
-  std::string digits = std::to_string(value);
-  for (int64_t at = int64_t(digits.size()) - 3; at > 0; at -= 3) digits.insert(size_t(at), 1, ',');
-  return digits;
-}
-
 }  // namespace
 
 std::string PackReport::text() const {
@@ -57,13 +51,13 @@ std::string PackReport::text() const {
                            : packing == Packing::wrapped ? "cut"
                                                          : "packed";
   std::string out = fmt::format("{} {} samples {} {} sequences of {}, {:.1f} % filled", verb,
-                                grouped(samples), packing == Packing::none ? "to" : "into",
-                                grouped(sequences), grouped(seq_len), 100 * fill());
-  if (cut > 0) out += fmt::format("; {} too long: cut", grouped(cut));
-  if (dropped > 0) out += fmt::format("; {} too long: dropped", grouped(dropped));
+                                format_count(samples), packing == Packing::none ? "to" : "into",
+                                format_count(sequences), format_count(seq_len), 100 * fill());
+  if (cut > 0) out += fmt::format("; {} too long: cut", format_count(cut));
+  if (dropped > 0) out += fmt::format("; {} too long: dropped", format_count(dropped));
   if (nothing_to_learn > 0) {
-    out += fmt::format("; {} left out: nothing to learn in what was left after cutting",
-                       grouped(nothing_to_learn));
+    out += fmt::format("; {} left out: nothing to train on in what was left after cutting",
+                       format_count(nothing_to_learn));
   }
   return out;
 }
@@ -86,10 +80,27 @@ SequenceTable::SequenceTable(const TokenSource& source, const PackOptions& optio
     collect_slots();
     pack_slots();
   }
-  require(report_.sequences >= 1, ErrorKind::data,
-          "[data] nothing to learn: got {} tokens in {} samples, expected at least one sample of two tokens; "
-          "add data or change --too-long",
-          source.tokens(), source.documents());
+  if (report_.sequences == 0) fail_empty();
+}
+
+// Says which of the settings has left nothing.
+void SequenceTable::fail_empty() const {
+  const int64_t T = options_.seq_len;
+  require(
+      report_.dropped == 0, ErrorKind::data,
+      "[data] every sample was left out by --too-long drop: {} are longer than --seq-len {}; raise --seq-len "
+      "or choose another --too-long",
+      format_count(report_.dropped), T);
+  require(report_.cut == 0, ErrorKind::data,
+          "[data] every sample was cut away by --seq-len {}: {} are longer, and their {} {} tokens hold "
+          "nothing to "
+          "train on; raise --seq-len or choose another --too-long",
+          T, format_count(report_.cut), options_.too_long == TooLong::keep_end ? "last" : "first", T);
+  fail(ErrorKind::data,
+       "[data] nothing to train on: got {} tokens in {} samples, expected at least one sample of two tokens; "
+       "add "
+       "data",
+       source_.tokens(), source_.documents());
 }
 
 bool SequenceTable::targets_continue() const {
