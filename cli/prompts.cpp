@@ -62,12 +62,9 @@ std::vector<int32_t> PromptEncoder::encode(const Prompt& prompt) {
   if (!prompt.messages.is_null()) {
     if (!template_) template_ = data::ChatTemplate::open(folder_, choice_);
     // As in training: what a user writes is text, whatever it says.
-    nlohmann::ordered_json messages = prompt.messages;
-    const bool guarded = data::SpecialGuard(tokenizer_).protect(messages);
-    const std::string text = template_->render_text(
-        messages, nullptr, {.add_generation_prompt = true, .extra = extra_, .now = now_});
-    if (guarded) return data::encode_guarded(tokenizer_, data::SpecialGuard::remove(text, {})).ids;
-    return tokenizer_.encode(text, {.add_special = false, .parse_special = true});
+    const data::RenderedChat chat = template_->render_prompt(
+        prompt.messages, nullptr, {.add_generation_prompt = true, .extra = extra_, .now = now_});
+    return data::encode_in_pieces(tokenizer_, chat.text, data::SpecialGuard(tokenizer_).cuts(chat)).ids;
   }
   std::vector<int32_t> tokens = tokenizer_.encode(prompt.text, {.add_special = true, .parse_special = true});
   // Nothing to continue: start a document.

@@ -235,6 +235,17 @@ std::string ChatTemplate::render_text(const Json& messages, const Json& tools,
   return parts_->run(chosen, messages, offered, options).text;
 }
 
+RenderedChat ChatTemplate::render_prompt(const Json& messages, const Json& tools,
+                                         const ChatOptions& options) const {
+  check_messages(messages);
+  const Json offered = tools.empty() ? Json() : tools;
+  jinja::Rendered rendered = parts_->run(parts_->variant(offered), messages, offered, options);
+  RenderedChat out;
+  out.others = words_of_others(passages_of(rendered, messages));
+  out.text = std::move(rendered.text);
+  return out;
+}
+
 RenderedChat ChatTemplate::render(const Json& messages, const Json& tools, const ChatOptions& options) const {
   check_messages(messages);
   const Json offered = tools.empty() ? Json() : tools;

@@ -53,7 +53,10 @@ class ChatTemplate {
   // an assistant that the template does not write are an Error(data).
   RenderedChat render(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools,
                       const ChatOptions& options) const;
-  // Only the text: one rendering, for prompts.
+  // For prompts: without finding out what of it to train on.
+  RenderedChat render_prompt(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools,
+                             const ChatOptions& options) const;
+  // Only the text.
   std::string render_text(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools,
                           const ChatOptions& options) const;
   // The text of the template (the default one where a folder has several).
