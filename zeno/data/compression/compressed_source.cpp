@@ -96,8 +96,8 @@ size_t CompressedSource::read(char* out, size_t bytes) {
     used_ += step.consumed;
     done += step.produced;
     in_member_ = !step.ended;
-    require(step.ended || step.consumed + step.produced > 0 || offset_ < size_, ErrorKind::data,
-            "[data] {}: the compressed data ends early at byte {}; is the file complete?",
+    require(step.ended || step.consumed + step.produced > 0 || (left().empty() && offset_ < size_),
+            ErrorKind::data, "[data] {}: the compressed data ends early at byte {}; is the file complete?",
             file_.path().string(), size_);
   }
   return done;
