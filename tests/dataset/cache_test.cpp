@@ -176,7 +176,7 @@ TEST(Cache, DamageIsSeenAndRepaired) {
   }
   damaged("index.bin", [](std::string& bytes) { bytes[9] = char(bytes[9] ^ 1); });
   damaged("manifest.json",
-          [](std::string& bytes) { bytes.replace(bytes.find("\"version\": 1"), 12, "\"version\": 2"); });
+          [](std::string& bytes) { bytes.replace(bytes.find("\"version\": 2"), 12, "\"version\": 1"); });
   fs::remove(cache / "tokens.bin");
   EXPECT_TRUE(prepare_dataset(spec));
 }

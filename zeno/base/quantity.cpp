@@ -58,4 +58,11 @@ std::string count_in_words(double count) {
   return fmt::format("{:.0f}", count);
 }
 
+std::string grouped_digits(int64_t value) {
+  std::string digits = std::to_string(value);
+  const int64_t first = value < 0 ? 1 : 0;
+  for (int64_t at = int64_t(digits.size()) - 3; at > first; at -= 3) digits.insert(size_t(at), 1, ',');
+  return digits;
+}
+
 }  // namespace zeno

@@ -1,6 +1,7 @@
 // Numbers as people write them, with a unit: "7.5B" parameters, "80GB" of memory. Pure functions.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,5 +17,8 @@ std::optional<double> parse_bytes(std::string_view text);
 
 // "7.5 billion", "350 million", "1 trillion"; below a million the number itself.
 std::string count_in_words(double count);
+
+// 52002 → "52,002"
+std::string grouped_digits(int64_t value);
 
 }  // namespace zeno

@@ -70,4 +70,13 @@ size_t valid_utf8_run(std::string_view text, size_t at) {
 
 bool is_valid_utf8(std::string_view text) { return valid_utf8_run(text, 0) == text.size(); }
 
+std::string shortened(std::string_view text, size_t bytes) {
+  size_t end = std::min(text.size(), bytes);
+  while (end > 0 && end < text.size() && (uint8_t(text[end]) & 0xc0) == 0x80) --end;
+  std::string out(text.substr(0, end));
+  std::ranges::replace_if(
+      out, [](char c) { return uint8_t(c) < 0x20 || c == 0x7f; }, ' ');
+  return end < text.size() ? out + "…" : out;
+}
+
 }  // namespace zeno

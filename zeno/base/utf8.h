@@ -29,5 +29,8 @@ void append_utf8(std::string& text, char32_t code);
 bool is_valid_utf8(std::string_view text);
 // Length of the longest valid beginning of text[at..].
 size_t valid_utf8_run(std::string_view text, size_t at);
+// At most `bytes` of a text for a message, with "…" where it was cut; line breaks and other control
+// characters become spaces.
+std::string shortened(std::string_view text, size_t bytes);
 
 }  // namespace zeno

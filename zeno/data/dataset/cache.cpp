@@ -17,7 +17,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 static_assert(std::endian::native == std::endian::little, "columns are little-endian and mapped as they are");
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 constexpr const char* kManifest = "manifest.json";
 constexpr int64_t kBitsPerWord = 64;
 
@@ -71,10 +71,21 @@ Json column_json(Column& column) {
 }
 
 Json report_json(const BuildReport& report) {
+  Json files = Json::array();
+  for (const FileReport& file : report.files) {
+    files.push_back({{"path", file.path},
+                     {"records", file.records},
+                     {"samples", file.samples},
+                     {"tokens", file.tokens},
+                     {"learned", file.learned},
+                     {"dropped", file.dropped},
+                     {"bad", file.bad}});
+  }
   return {{"samples", report.samples}, {"tokens", report.tokens},
-          {"learned", report.learned}, {"nothing_to_learn", report.nothing_to_learn},
-          {"bad", report.bad},         {"whole_texts", report.whole_texts},
-          {"layout", report.layout}};
+          {"learned", report.learned}, {"records", report.records},
+          {"bad", report.bad},         {"nothing_to_learn", report.nothing_to_learn},
+          {"unused", report.unused},   {"whole_texts", report.whole_texts},
+          {"layout", report.layout},   {"files", files}};
 }
 
 BuildReport report_of(const Json& json) {
@@ -82,8 +93,19 @@ BuildReport report_of(const Json& json) {
   json.at("samples").get_to(report.samples);
   json.at("tokens").get_to(report.tokens);
   json.at("learned").get_to(report.learned);
+  json.at("records").get_to(report.records);
   json.at("nothing_to_learn").get_to(report.nothing_to_learn);
   for (const auto& [reason, count] : json.at("bad").items()) report.bad[reason] = count.get<int64_t>();
+  for (const auto& [field, count] : json.at("unused").items()) report.unused[field] = count.get<int64_t>();
+  for (const Json& file : json.at("files")) {
+    report.files.push_back({.path = file.at("path").get<std::string>(),
+                            .records = file.at("records").get<int64_t>(),
+                            .samples = file.at("samples").get<int64_t>(),
+                            .tokens = file.at("tokens").get<int64_t>(),
+                            .learned = file.at("learned").get<int64_t>(),
+                            .dropped = file.at("dropped").get<int64_t>(),
+                            .bad = file.at("bad").get<int64_t>()});
+  }
   json.at("whole_texts").get_to(report.whole_texts);
   json.at("layout").get_to(report.layout);
   return report;

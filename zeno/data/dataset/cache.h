@@ -23,13 +23,25 @@ struct Sample {
   bool operator==(const Sample&) const = default;
 };
 
+// One input file as the build saw it. A record may hold several samples, or none that can be trained on.
+struct FileReport {
+  std::string path;
+  int64_t records = 0;  // that could be read
+  int64_t samples = 0, tokens = 0, learned = 0;
+  int64_t dropped = 0;  // records with nothing to train on
+  int64_t bad = 0;      // records that could not be used, with --skip-bad-lines
+};
+
 // What a build saw; kept in the manifest, so that a run from the cache can tell it too.
 struct BuildReport {
   int64_t samples = 0, tokens = 0, learned = 0;
+  int64_t records = 0;  // that could be read; 0 where all is plain text
   int64_t nothing_to_learn = 0;
-  std::map<std::string, int64_t> bad;  // reason → count
-  bool whole_texts = true;             // plain text only: no sample has a shape of its own
-  std::string layout;                  // what wrote the chats, for the log
+  std::map<std::string, int64_t> bad;     // reason → count
+  std::map<std::string, int64_t> unused;  // field with a value that nobody reads → records that have it
+  std::vector<FileReport> files;          // in the order they were read
+  bool whole_texts = true;                // plain text only: no sample has a shape of its own
+  std::string layout;                     // what wrote the chats, for the log
 };
 
 // Where the documents of one input file begin.

@@ -1,6 +1,7 @@
 #include "zeno/data/dataset/encoder.h"
 
 #include <algorithm>
+#include <cctype>
 #include <optional>
 #include <span>
 #include <type_traits>
@@ -207,6 +208,19 @@ Sample SampleEncoder::encode_tokens(const TokenRecord& record) const {
   Sample sample = record.sample;
   if (loss_on == LossOn::all) sample.learned.assign(sample.ids.size(), 1);
   return sample;
+}
+
+bool SampleEncoder::template_reads(std::string_view name) const {
+  if (!parts_->chat_template) return false;
+  const auto in_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+  const std::string_view source = parts_->chat_template->source();
+  for (size_t at = source.find(name); at != std::string_view::npos; at = source.find(name, at + 1)) {
+    const size_t end = at + name.size();
+    const bool whole =
+        (at == 0 || !in_name(source[at - 1])) && (end == source.size() || !in_name(source[end]));
+    if (whole) return true;
+  }
+  return false;
 }
 
 std::string SampleEncoder::layout_of(DataFormat format) const {

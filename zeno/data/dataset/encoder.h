@@ -24,6 +24,8 @@ class SampleEncoder {
   Sample encode(const Record& record) const;
   // A piece of a plain text file. Special tokens in its text are plain text.
   Sample encode_text(std::string_view piece, bool first, bool last) const;
+  // Does the chat template say this name, such as that of a message's key? What it does not say it drops.
+  bool template_reads(std::string_view name) const;
   // How records of a format are written, for the log.
   std::string layout_of(DataFormat format) const;
 

@@ -13,7 +13,7 @@ namespace zeno::data {
 namespace {
 
 // Raised whenever the same input would give other tokens or other files.
-constexpr int kBuilderVersion = 1;
+constexpr int kBuilderVersion = 2;
 
 std::string hash_text(std::string_view text) {
   const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
@@ -53,6 +53,9 @@ DatasetIdentity identify_dataset(const DatasetSpec& spec, const InputFiles& file
                  int(spec.format), int(spec.loss_on), spec.chat_template, spec.template_extra,
                  spec.vocab_size, spec.skip_bad_lines, spec.max_samples);
   if (!spec.chat_date.empty()) fmt::format_to(std::back_inserter(text), "chat date {}\n", spec.chat_date);
+  for (const auto& [field, column] : spec.columns) {
+    fmt::format_to(std::back_inserter(text), "column {} = {}\n", field, column);
+  }
   return {text, spec.cache / "datasets" / hash_text(text).substr(0, 24)};
 }
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "zeno/base/error.h"
-#include "zeno/base/log.h"
+#include "zeno/data/dataset/byte_source.h"
 #include "zeno/data/token_file.h"
 
 namespace zeno::data {
@@ -15,21 +15,37 @@ namespace fs = std::filesystem;
 
 bool is_hidden(const Path& path) { return path.filename().string().starts_with('.'); }
 
-void add_folder(const Path& folder, std::vector<Path>& out) {
+// Files of a dataset's folder that tell about it.
+bool is_description(const Path& path) {
+  static constexpr std::array<std::string_view, 6> kNames{"dataset_info.json", "dataset_infos.json",
+                                                          "dataset_dict.json", "state.json",
+                                                          "metadata.json",     "SHA256SUMS"};
+  static constexpr std::array<std::string_view, 6> kStems{"README",       "LICENSE", "LICENCE",
+                                                          "DATASET_CARD", "NOTICE",  "CITATION"};
+  const std::string name = path.filename().string(), stem = path.stem().string();
+  const bool program = path.extension() == ".py" || path.extension() == ".sh";
+  return program || std::ranges::find(kNames, name) != kNames.end() ||
+         std::ranges::find(kStems, stem) != kStems.end();
+}
+
+void add_folder(const Path& folder, std::vector<Path>& out, std::vector<std::string>& notes) {
   for (const std::string& name : list_folder(folder)) {
     const Path path = folder / name;
     if (is_hidden(path)) continue;
     std::error_code ignored;
     // A folder behind a link could be one that holds it.
     if (fs::is_directory(path, ignored)) {
-      if (!fs::is_symlink(path, ignored)) add_folder(path, out);
+      if (!fs::is_symlink(path, ignored)) add_folder(path, out, notes);
+    } else if (is_description(path)) {
+      notes.push_back(
+          fmt::format("{} is left out: by its name it is no data; give it itself to use it", path.string()));
     } else {
       out.push_back(path);
     }
   }
 }
 
-std::vector<Path> expand(const std::vector<Path>& paths) {
+std::vector<Path> expand(const std::vector<Path>& paths, std::vector<std::string>& notes) {
   std::vector<Path> files;
   for (const Path& path : paths) {
     std::error_code ignored;
@@ -40,35 +56,41 @@ std::vector<Path> expand(const std::vector<Path>& paths) {
       continue;
     }
     const size_t before = files.size();
-    add_folder(path, files);
+    add_folder(path, files, notes);
     require(files.size() > before, ErrorKind::data, "[data] {}: got an empty folder, expected files in it",
             path.string());
   }
   return files;
 }
 
-// The first byte that is no space, after a byte order mark; 0: there is none near the start.
-char first_sign(const Path& path) {
-  const File file = File::open(path);
-  std::array<char, 4096> head;
-  const size_t size = size_t(std::min<uint64_t>(head.size(), file.size()));
-  file.read_at(head.data(), size, 0);
-  std::string_view text(head.data(), size);
-  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
-  const size_t at = text.find_first_not_of(" \t\r\n");
-  return at == std::string_view::npos ? '\0' : text[at];
+std::string lower_extension(const Path& path) {
+  std::string kind = path.extension().string();
+  std::ranges::transform(kind, kind.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
+  return kind;
 }
 
-bool has_json_name(const Path& path) {
-  const std::string kind = path.extension().string();
-  return kind == ".json" || kind == ".jsonl" || kind == ".ndjson";
+// What looks like data to programs and is none to people.
+void check_head(const Path& path, std::string_view head) {
+  require(!head.starts_with("version https://git-lfs.github.com/spec/"), ErrorKind::data,
+          "[data] {}: got a Git LFS pointer instead of the file itself; run `git lfs pull` in its repository",
+          path.string());
+  require(
+      !head.starts_with("\xff\xfe") && !head.starts_with("\xfe\xff"), ErrorKind::data,
+      "[data] {}: got UTF-16 text, expected UTF-8; convert the file, such as with iconv -f UTF-16 -t UTF-8",
+      path.string());
 }
 
-bool is_json(const Path& path, DataFormat format) {
-  if (has_json_name(path)) return true;
-  // A format of lines is named: only of text it is not known whether the file is JSON.
-  if (format == DataFormat::automatic) return false;
-  return format != DataFormat::text || first_sign(path) == '{';
+FileKind kind_of(const Path& path, std::string_view head, DataFormat format) {
+  const std::string name = lower_extension(path);
+  if (name == ".json" || name == ".jsonl" || name == ".ndjson") return FileKind::json;
+  if (name == ".csv") return FileKind::csv;
+  if (name == ".tsv") return FileKind::tsv;
+  if (format == DataFormat::automatic) return FileKind::plain_text;
+  // A format of records is named: only of text it is not known whether the file is JSON.
+  if (head.starts_with("\xef\xbb\xbf")) head.remove_prefix(3);
+  const size_t sign = head.find_first_not_of(" \t\r\n");
+  const bool object = sign != std::string_view::npos && head[sign] == '{';
+  return format != DataFormat::text || object ? FileKind::json : FileKind::plain_text;
 }
 
 }  // namespace
@@ -77,17 +99,16 @@ InputFiles find_input_files(const DatasetSpec& spec) {
   require(!spec.paths.empty(), ErrorKind::usage,
           "[data] got no file to train on, expected at least one; give --data FILE");
   InputFiles files;
-  for (const Path& path : expand(spec.paths)) {
+  for (const Path& path : expand(spec.paths, files.notes)) {
     const uint64_t bytes = File::open(path).size();
+    const std::string head = first_bytes(path, 4096);
+    check_head(path, head);
     if (path.extension() == ".zt" || is_token_file(path)) {
       files.token_files.push_back(path);
     } else if (bytes == 0) {
-      log_warning("[data] {} is empty and is left out", path.string());
-    } else if (!is_json(path, spec.format)) {
-      files.to_build.push_back({path, FileKind::plain_text, bytes});
+      files.notes.push_back(fmt::format("{} is empty and is left out", path.string()));
     } else {
-      const FileKind kind = first_sign(path) == '[' ? FileKind::json_array : FileKind::json_lines;
-      files.to_build.push_back({path, kind, bytes});
+      files.to_build.push_back({path, kind_of(path, head, spec.format), bytes});
     }
   }
   return files;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "zeno/base/file.h"
@@ -9,7 +10,7 @@
 
 namespace zeno::data {
 
-enum class FileKind { json_lines, json_array, plain_text };
+enum class FileKind { json, csv, tsv, plain_text };
 
 struct InputFile {
   Path path;
@@ -20,11 +21,13 @@ struct InputFile {
 struct InputFiles {
   std::vector<InputFile> to_build;  // become a cache
   std::vector<Path> token_files;    // are mapped as they are
+  std::vector<std::string> notes;   // what was left out and why, for the log
 };
 
-// Files in the order given; folders stand for the files below them, sorted, without hidden ones. JSON is
-// known by its name (.json, .jsonl, .ndjson) or by a format named in the spec; token files by their magic;
-// everything else is plain text.
+// Files in the order given; folders stand for the files below them, sorted, without hidden ones and without
+// what describes a dataset (README, LICENSE, …). JSON is known by its name (.json, .jsonl, .ndjson) or by a
+// format named in the spec, tables by theirs (.csv, .tsv); token files by their magic; everything else is
+// plain text.
 InputFiles find_input_files(const DatasetSpec& spec);
 
 }  // namespace zeno::data

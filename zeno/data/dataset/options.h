@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "zeno/base/file.h"
+#include "zeno/data/dataset/columns.h"
 
 namespace zeno::data {
 
@@ -27,6 +28,7 @@ struct DatasetSpec {
   int64_t vocab_size = 0;   // of the model; an id beyond it is an error
   DataFormat format = DataFormat::automatic;
   LossOn loss_on = LossOn::automatic;
+  Columns columns;             // which columns stand for which fields; the rest goes by its name
   std::string chat_template;   // empty: the folder's; a preset or a file
   std::string template_extra;  // JSON object of further template variables, or empty
   std::string chat_date;       // YYYY-MM-DD that templates are told; empty: none

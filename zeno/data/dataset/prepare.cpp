@@ -7,6 +7,8 @@
 #include "zeno/base/error.h"
 #include "zeno/base/host.h"
 #include "zeno/base/log.h"
+#include "zeno/base/quantity.h"
+#include "zeno/base/utf8.h"
 #include "zeno/base/workers.h"
 #include "zeno/data/dataset/cache.h"
 #include "zeno/data/dataset/encoder.h"
@@ -22,9 +24,24 @@ struct Item {
   RawRecord raw;
   size_t file = 0;
   DataFormat format = DataFormat::automatic;
-  Sample sample;
-  std::string bad;  // the reason, when the record cannot be used
+  std::vector<Sample> samples;
+  std::vector<std::string> unused;  // fields that nobody read
+  std::string bad;                  // the reason, when the record cannot be used
 };
+
+// Chats may hold what their template leaves out.
+void add_unread(const ChatRecord& chat, const SampleEncoder& encoder, std::vector<std::string>& out) {
+  const auto check = [&](const std::string& key, const Json& value, const std::string& name) {
+    if (is_empty_value(value) || encoder.template_reads(key)) return;
+    if (std::ranges::find(out, name) == out.end()) out.push_back(name);
+  };
+  check("tools", chat.tools, "tools");
+  for (const Json& message : chat.messages) {
+    for (const auto& [key, value] : message.items()) {
+      if (key != "role" && key != "content") check(key, value, "messages." + key);
+    }
+  }
+}
 
 class Builder {
  public:
@@ -35,18 +52,21 @@ class Builder {
         workers_(threads),
         batch_bytes_(size_t(threads) * kBytesPerThread),
         writer_(folder, spec.vocab_size) {
-    for (const InputFile& file : files_) state_.bytes_total += file.bytes;
+    for (const InputFile& file : files_) {
+      state_.bytes_total += file.bytes;
+      report_.files.push_back({.path = file.path.string()});
+    }
   }
 
   void run(const BuildProgress& progress) {
     std::vector<RawRecord> records;
     for (size_t file = 0; file < files_.size() && !full(); ++file) {
-      RecordReader reader(files_[file]);
+      const std::unique_ptr<RecordReader> reader = open_records(files_[file]);
       DataFormat format = spec_.format;
       const uint64_t before = state_.bytes_read;
-      for (reader.next(records); !records.empty() && !full(); reader.next(records)) {
+      for (reader->next(records); !records.empty() && !full(); reader->next(records)) {
         for (RawRecord& record : records) add(std::move(record), file, format);
-        state_.bytes_read = before + reader.bytes_read();
+        state_.bytes_read = before + reader->bytes_read();
         if (batched_ >= batch_bytes_) write_batch(progress);
       }
       state_.bytes_read = before + files_[file].bytes;
@@ -63,7 +83,7 @@ class Builder {
 
  private:
   static constexpr size_t kBytesPerThread = size_t(2) << 20;
-  static constexpr size_t kMaxReasons = 20;
+  static constexpr size_t kMaxReasons = 20, kMaxUnused = 100;
 
   bool full() const { return spec_.max_samples > 0 && writer_.documents() >= spec_.max_samples; }
 
@@ -72,10 +92,12 @@ class Builder {
     Item& item = batch_.emplace_back();
     item.raw = std::move(raw);
     item.file = file;
-    if (files_[file].kind == FileKind::plain_text) return;
+    item.bad = item.raw.error;
+    if (files_[file].kind == FileKind::plain_text || !item.bad.empty()) return;
     if (format == DataFormat::automatic) {
       try {
-        format = detect_format(parse_json(item.raw.text));
+        const Json record = parse_json(item.raw.text);
+        format = detect_format(Fields(record, spec_.columns));
       } catch (const Error& error) {
         item.bad = error.what();
         return;
@@ -87,9 +109,16 @@ class Builder {
   void encode(Item& item) const try {
     if (!item.bad.empty()) return;
     if (files_[item.file].kind == FileKind::plain_text) {
-      item.sample = encoder_.encode_text(item.raw.text, item.raw.first, item.raw.last);
-    } else {
-      item.sample = encoder_.encode(read_record(parse_json(item.raw.text), item.format));
+      item.samples.push_back(encoder_.encode_text(item.raw.text, item.raw.first, item.raw.last));
+      return;
+    }
+    const Json json = parse_json(item.raw.text);
+    Fields fields(json, spec_.columns);
+    const std::vector<Record> records = read_record(fields, item.format);
+    item.unused = fields.unused();
+    for (const Record& record : records) {
+      item.samples.push_back(encoder_.encode(record));
+      if (const auto* chat = std::get_if<ChatRecord>(&record)) add_unread(*chat, encoder_, item.unused);
     }
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::data) throw;
@@ -112,19 +141,43 @@ class Builder {
   void write(const Item& item) {
     if (!item.bad.empty()) return count_bad(item);
     const bool whole = files_[item.file].kind == FileKind::plain_text;
-    // The pieces of a text file are one document; there is always something to learn in it.
-    if (!whole && !has_target(item.sample)) {
-      ++report_.nothing_to_learn;
-      return;
+    if (!whole) count_record(item);
+    bool dropped = true;
+    for (size_t i = 0; i < item.samples.size() && !full(); ++i) {
+      // The pieces of a text file are one document; there is always something to learn in it.
+      if (!whole && !has_target(item.samples[i])) continue;
+      write_sample(item, item.samples[i], whole);
+      dropped = false;
     }
+    report_.nothing_to_learn += dropped;
+    report_.files[item.file].dropped += dropped;
+  }
+
+  void write_sample(const Item& item, const Sample& sample, bool whole) {
     const bool new_file = std::exchange(written_file_, item.file) != item.file;
     if (new_file) writer_.begin_file(files_[item.file].path.string());
+    FileReport& file = report_.files[item.file];
     // The first piece of a text may have been skipped as bad.
-    if (item.raw.first || new_file) writer_.begin_document(item.raw.line);
+    if (item.raw.first || new_file) {
+      writer_.begin_document(item.raw.line);
+      ++file.samples;
+    }
     if (!whole) tell_layout(item);
-    writer_.append(item.sample);
+    writer_.append(sample);
+    const int64_t learned = std::ranges::count(sample.learned, uint8_t(1));
+    file.tokens += int64_t(sample.ids.size());
+    file.learned += learned;
+    report_.learned += learned;
     report_.whole_texts = report_.whole_texts && whole;
-    report_.learned += std::ranges::count(item.sample.learned, uint8_t(1));
+  }
+
+  void count_record(const Item& item) {
+    ++report_.records;
+    ++report_.files[item.file].records;
+    for (const std::string& name : item.unused) {
+      const bool room = report_.unused.size() < kMaxUnused || report_.unused.contains(name);
+      if (room) ++report_.unused[name];
+    }
   }
 
   void tell_layout(const Item& item) {
@@ -135,8 +188,12 @@ class Builder {
 
   void count_bad(const Item& item) {
     const std::string& file = files_[item.file].path.string();
-    require(spec_.skip_bad_lines, ErrorKind::data,
-            "[data] {}:{}: {}; correct the line or give --skip-bad-lines", file, item.raw.line, item.bad);
+    // A reason with a ';' has said what to do.
+    const char* advice =
+        item.bad.find("; ") == std::string::npos ? "; correct the line or give" : "; to skip it give";
+    require(spec_.skip_bad_lines, ErrorKind::data, "[data] {}:{}: {}{} --skip-bad-lines", file, item.raw.line,
+            item.bad, advice);
+    ++report_.files[item.file].bad;
     const bool room = report_.bad.size() < kMaxReasons || report_.bad.contains(item.bad);
     const int64_t count = ++report_.bad[room ? item.bad : "other reasons"];
     if (count == 1) log_warning("[data] {}:{}: {}: skipped", file, item.raw.line, item.bad);
@@ -156,15 +213,19 @@ class Builder {
 };
 
 void log_report(const BuildReport& report, const Path& folder) {
-  std::string text = fmt::format("{} samples, {} tokens of which {} are learned", report.samples,
+  std::string text = fmt::format("{} samples, {} tokens of which {} are trained on", report.samples,
                                  report.tokens, report.learned);
   if (!report.layout.empty()) text += "; " + report.layout;
   if (report.nothing_to_learn > 0) {
-    text += fmt::format("; {} samples left out: nothing to learn in them", report.nothing_to_learn);
+    text += fmt::format("; {} samples left out: nothing to train on in them", report.nothing_to_learn);
   }
   log_info("[dataset] {} ({})", text, folder.string());
   for (const auto& [reason, count] : report.bad) {
     log_warning("[dataset] {} bad lines skipped: {}", count, reason);
+  }
+  for (const auto& [field, count] : report.unused) {
+    log_info("[dataset] '{}' is not used ({} of {} records)", shortened(field, 60), grouped_digits(count),
+             grouped_digits(report.records));
   }
 }
 
@@ -191,6 +252,7 @@ void clear_after_failure(CacheLock& lock) {
 
 bool prepare_dataset(const DatasetSpec& spec, const BuildProgress& progress, int threads) {
   const InputFiles files = find_input_files(spec);
+  for (const std::string& note : files.notes) log_warning("[data] {}", note);
   if (files.to_build.empty()) return false;
   const DatasetIdentity identity = identify_dataset(spec, files);
   if (const auto report = usable(identity, true)) {

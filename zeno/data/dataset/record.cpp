@@ -1,189 +1,182 @@
 #include "zeno/data/dataset/record.h"
 
 #include <algorithm>
-#include <limits>
+#include <array>
 
 #include "zeno/base/error.h"
+#include "zeno/base/utf8.h"
 
 namespace zeno::data {
 namespace {
 
-bool has_array(const Json& record, const char* key) {
-  const auto found = record.find(key);
-  return found != record.end() && found->is_array();
+constexpr Names kCompletion{"completion", "response", "output"};
+constexpr Names kTokens{"input_ids", "tokens"};
+// What is asked. The first of these that a record has is the instruction; the others of it, and the context,
+// are the input below it.
+constexpr std::array<std::string_view, 9> kRequest{"instruction", "question", "query",   "problem", "inputs",
+                                                   "input",       "context",  "passage", "document"};
+constexpr Names kAsked{"instruction", "question", "query", "problem", "inputs", "input"};
+// A worked solution says more than the answer that it ends in.
+constexpr Names kAnswer{"output",  "response", "completion",         "solution",
+                        "targets", "target",   "generated_solution", "answer"};
+constexpr Names kPlainText{"text", "content"};
+
+bool has_array(const Fields& fields, Names names) {
+  const Json* value = fields.find(names);
+  return value != nullptr && value->is_array();
 }
 
-bool has_any(const Json& record, std::initializer_list<const char*> keys) {
-  return std::ranges::any_of(keys, [&](const char* key) { return record.contains(key); });
+bool has_instances(const Fields& fields) {
+  return fields.has({"instruction"}) && has_array(fields, {"instances"});
 }
 
-std::string keys_of(const Json& record) {
-  std::string out;
-  for (const auto& [key, value] : record.items()) {
-    if (out.size() > 100) return out + ", …";
-    out += (out.empty() ? "" : ", ") + key;
+bool has_answer(const Fields& fields) { return fields.has(kAnswer) || fields.has({"answers"}); }
+
+Record read_prompt(Fields& fields) {
+  const Json* prompt = fields.find({"prompt"});
+  const Json* completion = fields.find(kCompletion);
+  const Json turns = prompt == nullptr ? Json() : list_of(*prompt);
+  if (turns.is_null() || completion == nullptr) {
+    std::string text = fields.text({"prompt"});
+    return PromptRecord{std::move(text), fields.text(kCompletion)};
   }
-  return out.empty() ? "none" : out;
-}
-
-// The first of several names of the same thing.
-const Json* find_any(const Json& record, std::initializer_list<const char*> keys) {
-  for (const char* key : keys) {
-    if (const auto found = record.find(key); found != record.end()) return &*found;
-  }
-  return nullptr;
-}
-
-std::string text_field(const Json& record, std::initializer_list<const char*> keys) {
-  const Json* value = find_any(record, keys);
-  require(value != nullptr, ErrorKind::data, "no '{}'", *keys.begin());
-  require(value->is_string(), ErrorKind::data, "'{}' is no text", *keys.begin());
-  return value->get<std::string>();
-}
-
-std::string optional_text(const Json& record, const char* key) {
-  const auto found = record.find(key);
-  if (found == record.end() || found->is_null()) return "";
-  require(found->is_string(), ErrorKind::data, "'{}' is no text", key);
-  return found->get<std::string>();
-}
-
-constexpr std::initializer_list<const char*> kCompletion{"completion", "response"};
-
-Record read_prompt(const Json& record) {
-  const Json* prompt = find_any(record, {"prompt"});
-  const Json* completion = find_any(record, kCompletion);
-  if (prompt == nullptr || completion == nullptr || !prompt->is_array()) {
-    return PromptRecord{text_field(record, {"prompt"}), text_field(record, kCompletion)};
-  }
-  require(completion->is_array(), ErrorKind::data, "'prompt' is a list of messages and 'completion' is not");
+  const Json answer = list_of(*completion);
+  require(answer.is_array(), ErrorKind::data, "'prompt' is a list of messages and '{}' is not",
+          *kCompletion.begin());
   ChatRecord chat;
-  add_messages(*prompt, false, chat);
-  add_messages(*completion, true, chat);
-  chat.tools = read_tools(record);
+  add_messages(turns, false, chat);
+  add_messages(answer, true, chat);
+  fields.take({"prompt"});
+  fields.take(kCompletion);
+  chat.tools = read_tools(fields);
   return chat;
 }
 
-AlpacaRecord read_alpaca(const Json& record) {
-  AlpacaRecord out{.system = optional_text(record, "system"),
-                   .instruction = text_field(record, {"instruction"}),
-                   .input = optional_text(record, "input"),
-                   .output = text_field(record, {"output", "response"}),
-                   .history = {}};
-  const auto history = record.find("history");
-  if (history == record.end() || history->is_null()) return out;
-  require(history->is_array(), ErrorKind::data, "'history' is no list");
-  for (const Json& turn : *history) {
+// SQuAD writes {"text": ["…", …], "answer_start": […]}: several annotators, who should agree.
+std::string answer_text(Fields& fields) {
+  if (fields.has(kAnswer)) return fields.text(kAnswer);
+  const Json* answers = fields.take({"answers"});
+  const Json* texts = answers;
+  if (texts != nullptr && texts->is_object()) texts = texts->contains("text") ? &(*texts)["text"] : nullptr;
+  const bool list = texts != nullptr && texts->is_array() && !texts->empty() &&
+                    std::ranges::all_of(*texts, [](const Json& text) { return text.is_string(); });
+  require(list, ErrorKind::data, "no 'output', and 'answers' has no text; the fields are {}", fields.list());
+  require(std::ranges::all_of(*texts, [&](const Json& text) { return text == (*texts)[0]; }), ErrorKind::data,
+          "'answers' has different texts, expected one to train on; write it into a field of its own");
+  if (answers->is_object() && answers->contains("answer_start")) fields.add_unused("answers.answer_start");
+  return (*texts)[0].get<std::string>();
+}
+
+std::vector<std::pair<std::string, std::string>> read_history(Fields& fields) {
+  std::vector<std::pair<std::string, std::string>> out;
+  const Json* value = fields.take({"history"});
+  if (value == nullptr || is_empty_value(*value)) return out;
+  const Json history = list_of(*value);
+  require(history.is_array(), ErrorKind::data, "'history' is no list");
+  for (const Json& turn : history) {
     const bool pair = turn.is_array() && turn.size() == 2 && turn[0].is_string() && turn[1].is_string();
     require(pair, ErrorKind::data, "'history' is no list of [question, answer] pairs");
-    out.history.emplace_back(turn[0].get<std::string>(), turn[1].get<std::string>());
+    out.emplace_back(turn[0].get<std::string>(), turn[1].get<std::string>());
   }
   return out;
 }
 
-// An integer list as long as the ids; `name` for messages.
-std::vector<int64_t> integers(const Json& list, const char* name) {
-  require(list.is_array(), ErrorKind::data, "'{}' is no list", name);
-  std::vector<int64_t> out;
-  out.reserve(list.size());
-  for (const Json& value : list) {
-    const bool whole = value.is_number_integer() || value.is_boolean();
-    require(whole, ErrorKind::data, "'{}' has an entry that is no integer", name);
-    out.push_back(value.is_boolean() ? int64_t(value.get<bool>()) : value.get<int64_t>());
-  }
-  return out;
-}
-
-std::vector<int64_t> column(const Json& list, const char* name, size_t length) {
-  std::vector<int64_t> out = integers(list, name);
-  require(out.size() == length, ErrorKind::data, "'{}' has {} entries for {} tokens", name, out.size(),
-          length);
-  return out;
-}
-
-TokenRecord read_tokens(const Json& record) {
-  constexpr int64_t kIgnored = -100;  // the label of tokens without loss, as everywhere
-  const Json* list = find_any(record, {"input_ids", "tokens"});
-  require(list != nullptr, ErrorKind::data, "no 'input_ids'");
-  const std::vector<int64_t> ids = integers(*list, "input_ids");
-  std::vector<int64_t> learned(ids.size(), 1), seen(ids.size(), 1);
-  TokenRecord out;
-  if (const Json* labels = find_any(record, {"labels"})) {
-    const std::vector<int64_t> wanted = column(*labels, "labels", ids.size());
-    for (size_t i = 0; i < ids.size(); ++i) {
-      learned[i] = wanted[i] != kIgnored;
-      require(!learned[i] || wanted[i] == ids[i], ErrorKind::data,
-              "'labels' has {} at token {}, expected {} or -100", wanted[i], i, ids[i]);
+AlpacaRecord read_alpaca(Fields& fields) {
+  AlpacaRecord out;
+  out.system = fields.optional_text(kSystemNames);
+  bool first = true;
+  for (const std::string_view name : kRequest) {
+    if (!fields.has({name})) continue;
+    std::string text = fields.text({name});
+    if (std::exchange(first, false)) {
+      out.instruction = std::move(text);
+    } else if (!text.empty()) {
+      out.input += (out.input.empty() ? "" : "\n") + text;
     }
-    out.marked = true;
-  } else if (const Json* mask =
-                 find_any(record, {"mask", "loss_mask", "completion_mask", "assistant_masks"})) {
-    learned = column(*mask, "mask", ids.size());
-    out.marked = true;
   }
-  if (const Json* mask = find_any(record, {"attention_mask"})) {
-    seen = column(*mask, "attention_mask", ids.size());  // 0: padding
-  }
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (seen[i] == 0) continue;
-    require(ids[i] >= 0 && ids[i] <= std::numeric_limits<int32_t>::max(), ErrorKind::data,
-            "token {} has id {}", i, ids[i]);
-    out.sample.ids.push_back(int32_t(ids[i]));
-    out.sample.learned.push_back(learned[i] != 0);
+  require(!first, ErrorKind::data, "no 'instruction'; the fields are {}", fields.list());
+  out.output = answer_text(fields);
+  out.history = read_history(fields);
+  return out;
+}
+
+// self-instruct: one task with several inputs and outputs.
+std::vector<Record> read_instances(Fields& fields) {
+  const AlpacaRecord task{
+      .system = {}, .instruction = fields.text({"instruction"}), .input = {}, .output = {}, .history = {}};
+  std::vector<Record> out;
+  for (const Json& instance : *fields.take({"instances"})) {
+    Fields parts(instance);
+    AlpacaRecord sample = task;
+    sample.input = parts.optional_text({"input"});
+    sample.output = parts.text({"output"});
+    for (const std::string& name : parts.unused()) fields.add_unused("instances." + name);
+    out.push_back(std::move(sample));
   }
   return out;
+}
+
+// xtuner marks a text as one turn of the role pretrain.
+bool is_pretraining(const ChatRecord& chat) {
+  return chat.messages.size() == 1 && chat.messages[0]["role"] == "pretrain";
+}
+
+Record read_chat(Fields& fields) {
+  ChatRecord chat = read_conversation(fields);
+  if (is_pretraining(chat)) return TextRecord{chat.messages[0]["content"].get<std::string>()};
+  return chat;
+}
+
+std::vector<Record> read_samples(Fields& fields, DataFormat format) {
+  switch (format) {
+    case DataFormat::messages:
+    case DataFormat::sharegpt:
+      return {read_chat(fields)};
+    case DataFormat::alpaca:
+      if (has_instances(fields)) return read_instances(fields);
+      return {read_alpaca(fields)};
+    case DataFormat::prompt_completion:
+      return {read_prompt(fields)};
+    case DataFormat::text:
+      // ms-swift writes texts to pre-train on as responses to nothing.
+      if (!fields.has(kPlainText) && fields.has({"response"})) return {TextRecord{fields.text({"response"})}};
+      return {TextRecord{fields.text(kPlainText)}};
+    case DataFormat::tokens:
+      return {read_tokens(fields)};
+    case DataFormat::automatic:
+      break;
+  }
+  return read_samples(fields, detect_format(fields));
 }
 
 }  // namespace
 
-Json parse_json(std::string_view text) {
-  try {
-    return Json::parse(text);
-  } catch (const nlohmann::json::parse_error& error) {
-    fail(ErrorKind::data, "not JSON at byte {}", error.byte);
-  } catch (const nlohmann::json::out_of_range&) {
-    fail(ErrorKind::data, "has a number that is too large, expected less than 1.8e308");
+DataFormat detect_format(const Fields& fields) {
+  refuse_unsupported(fields);
+  // What --columns names is what is meant, whatever else a record has.
+  if (fields.maps({"prompt", "completion"})) return DataFormat::prompt_completion;
+  if (fields.maps({"instruction", "output", "input"})) return DataFormat::alpaca;
+  if (fields.maps({"text"})) return DataFormat::text;
+  if (fields.maps({"input_ids"})) return DataFormat::tokens;
+  if (has_conversation(fields)) return conversation_format(fields);
+  if (has_array(fields, kTokens)) return DataFormat::tokens;
+  const bool asked = fields.has(kAsked) && has_answer(fields);
+  if (fields.has({"instruction"}) && (asked || has_instances(fields))) return DataFormat::alpaca;
+  if (fields.has({"prompt"}) && fields.has(kCompletion)) return DataFormat::prompt_completion;
+  if (asked) return DataFormat::alpaca;
+  if (fields.has({"text"})) return DataFormat::text;
+  const bool alone = !fields.has(kAsked) && !fields.has({"prompt"});
+  if (alone && (fields.find_text(kPlainText) != nullptr || fields.find_text({"response"}) != nullptr)) {
+    return DataFormat::text;
   }
+  fail(ErrorKind::data, "{}", unknown_format_text(fields));
 }
 
-DataFormat detect_format(const Json& record) {
-  require(record.is_object(), ErrorKind::data, "not a JSON object");
-  if (has_array(record, "messages")) return DataFormat::messages;
-  for (const char* key : {"conversations", "conversation"}) {
-    if (!has_array(record, key)) continue;
-    const Json& list = record[key];
-    const bool by_role = !list.empty() && list[0].is_object() && list[0].contains("role");
-    return by_role ? DataFormat::messages : DataFormat::sharegpt;
-  }
-  if (has_array(record, "input_ids") || has_array(record, "tokens")) return DataFormat::tokens;
-  if (record.contains("prompt") && has_any(record, kCompletion)) return DataFormat::prompt_completion;
-  if (record.contains("instruction") && has_any(record, {"output", "response"})) return DataFormat::alpaca;
-  if (record.contains("text")) return DataFormat::text;
-  fail(ErrorKind::data,
-       "unknown format: got keys {}; expected messages, conversations, prompt and completion, instruction "
-       "and output, text, or input_ids",
-       keys_of(record));
-}
-
-Record read_record(const Json& record, DataFormat format) {
-  require(record.is_object(), ErrorKind::data, "not a JSON object");
-  switch (format) {
-    case DataFormat::messages:
-      return read_messages(record);
-    case DataFormat::sharegpt:
-      return read_sharegpt(record);
-    case DataFormat::alpaca:
-      return read_alpaca(record);
-    case DataFormat::prompt_completion:
-      return read_prompt(record);
-    case DataFormat::text:
-      return TextRecord{text_field(record, {"text"})};
-    case DataFormat::tokens:
-      return read_tokens(record);
-    case DataFormat::automatic:
-      break;
-  }
-  return read_record(record, detect_format(record));
+std::vector<Record> read_record(Fields& fields, DataFormat format) {
+  refuse_unsupported(fields);
+  std::vector<Record> samples = read_samples(fields, format);
+  for (const Record& sample : samples) refuse_media_in(sample);
+  return samples;
 }
 
 PromptRecord plain_layout_of(const AlpacaRecord& record) {

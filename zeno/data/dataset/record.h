@@ -4,18 +4,18 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "zeno/data/dataset/cache.h"
+#include "zeno/data/dataset/fields.h"
 #include "zeno/data/dataset/options.h"
+#include "zeno/data/dataset/parse_json.h"
 
 namespace zeno::data {
-
-using Json = nlohmann::ordered_json;
 
 // Messages as a chat template expects them: objects with role and content.
 struct ChatRecord {
@@ -40,19 +40,43 @@ struct TokenRecord {
 };
 using Record = std::variant<ChatRecord, PromptRecord, AlpacaRecord, TextRecord, TokenRecord>;
 
-Json parse_json(std::string_view text);
-// What the keys of a record say it is.
-DataFormat detect_format(const Json& record);
-Record read_record(const Json& record, DataFormat format);
+// What people call the text that comes before a conversation.
+inline constexpr Names kSystemNames{"system", "system_prompt", "system_message", "meta_instruction"};
+
+// What the fields of a record say it is. Error(data): nothing known, or something that there is no objective
+// for yet.
+DataFormat detect_format(const Fields& fields);
+// The samples of a record: one, but for tasks with several instances.
+std::vector<Record> read_record(Fields& fields, DataFormat format);
 
 ChatRecord chat_of(const AlpacaRecord& record);
 PromptRecord plain_layout_of(const AlpacaRecord& record);
 
-// Parts of read_record: chats as `messages` or `conversations`, with role/content or from/value.
-ChatRecord read_messages(const Json& record);
-ChatRecord read_sharegpt(const Json& record);
+// Parts of detect_format and read_record (refusals.cpp): preferences, images, sound, video and prompts
+// without an answer are refused by name.
+void refuse_unsupported(const Fields& fields);
+void refuse_media_in(const Record& record);
+std::string unknown_format_text(const Fields& fields);
+
+// record_tokens.cpp
+TokenRecord read_tokens(Fields& fields);
+
+// Conversations (record_chat.cpp): messages with role and content, turns with from and value, pairs of
+// {human, assistant}, or texts of which every other is the assistant's.
+bool looks_like_message(const Json& value);
+bool has_conversation(const Fields& fields);
+// How its turns are written: messages or sharegpt.
+DataFormat conversation_format(const Fields& fields);
+ChatRecord read_conversation(Fields& fields);
+Json read_tools(Fields& fields);  // null: none
 // Appends checked messages; `train` is the default of assistant messages without a flag of their own.
-Json read_tools(const Json& record);  // null: none
 void add_messages(const Json& list, bool train, ChatRecord& out);
+// The list itself, or the list that a text holds as JSON; null: it is neither.
+Json list_of(const Json& value);
+
+// record_turns.cpp: one turn of a conversation as messages, appended to `out`.
+void add_turn(const Json& turn, Fields& fields, Json& out);
+// MOSS writes {"turn_1": {"Human": …, "MOSS": …}, …}.
+Json messages_of_moss(const Json& turns);
 
 }  // namespace zeno::data

@@ -3,10 +3,14 @@
 #include <utility>
 
 #include "zeno/base/error.h"
+#include "zeno/base/utf8.h"
 #include "zeno/data/dataset/record.h"
 
 namespace zeno::data {
 namespace {
+
+constexpr Names kConversation{"messages", "conversations", "conversation", "dialogue",
+                              "dialog",   "turns",         "items"};
 
 // Text parts are joined; anything else in a list of parts cannot be learned from.
 std::string joined_parts(const Json& parts) {
@@ -16,10 +20,18 @@ std::string joined_parts(const Json& parts) {
       text += part.get<std::string>();
       continue;
     }
-    const bool good = part.is_object() && part.contains("text") && part["text"].is_string() &&
-                      (!part.contains("type") || part["type"] == "text");
-    require(good, ErrorKind::data, "a message has a part that is no text");
-    text += part["text"].get<std::string>();
+    require(part.is_object(), ErrorKind::data, "a message has a part that is no text");
+    const auto type = part.find("type");
+    const bool typed = type != part.end() && type->is_string();
+    const bool is_text = !typed || *type == "text" || *type == "input_text" || *type == "output_text";
+    require(is_text, ErrorKind::data,
+            "a message has a part of type '{}', which is no text; only text is trained on so far, leave such "
+            "records out",
+            typed ? shortened(type->get<std::string>(), 40) : "");
+    const auto content = part.contains("text") ? part.find("text") : part.find("value");
+    require(content != part.end() && content->is_string(), ErrorKind::data,
+            "a message has a part that is no text");
+    text += content->get<std::string>();
   }
   return text;
 }
@@ -33,15 +45,28 @@ void unpack_arguments(Json& calls) {
     if (!function.is_object() || !function.contains("arguments") || !function["arguments"].is_string()) {
       continue;
     }
-    Json arguments = Json::parse(function["arguments"].get<std::string>(), nullptr, false);
-    if (arguments.is_object()) function["arguments"] = std::move(arguments);
+    try {
+      Json arguments = parse_json(function["arguments"].get<std::string>());
+      if (arguments.is_object()) function["arguments"] = std::move(arguments);
+    } catch (const Error&) {  // stays the text that it is
+    }
   }
+}
+
+// What OpenAI wrote before there were tool calls.
+void rename_function_call(Json& message) {
+  if (message.contains("function_call") && message["function_call"].is_object() &&
+      !message.contains("tool_calls")) {
+    message["tool_calls"] = Json::array({{{"type", "function"}, {"function", message["function_call"]}}});
+    message.erase("function_call");
+  }
+  if (message["role"] == "function") message["role"] = "tool";
 }
 
 // The message's own word on whether it is learned; the keys are not for the template.
 bool take_flag(Json& message, bool otherwise) {
   bool train = otherwise;
-  for (const char* key : {"weight", "train", "training"}) {
+  for (const char* key : {"weight", "train", "training", "loss", "loss_weight", "output_with_loss"}) {
     const auto found = message.find(key);
     if (found == message.end()) continue;
     if (found->is_boolean()) {
@@ -72,87 +97,58 @@ void check_content(Json& message) {
   require(content->is_string(), ErrorKind::data, "'content' of a message is no text");
 }
 
-const Json& conversation_of(const Json& record) {
-  for (const char* key : {"messages", "conversations", "conversation"}) {
-    const auto found = record.find(key);
-    if (found == record.end()) continue;
-    require(found->is_array(), ErrorKind::data, "'{}' is no list", key);
-    return *found;
-  }
-  fail(ErrorKind::data, "no 'messages' and no 'conversations'");
-}
-
-constexpr std::array<std::pair<std::string_view, std::string_view>, 17> kSpeakers{{
-    {"human", "user"},
-    {"user", "user"},
-    {"prompter", "user"},
-    {"gpt", "assistant"},
-    {"assistant", "assistant"},
-    {"chatgpt", "assistant"},
-    {"bing", "assistant"},
-    {"bard", "assistant"},
-    {"model", "assistant"},
-    {"function_call", "assistant"},
-    {"tool_call", "assistant"},
-    {"system", "system"},
-    {"developer", "system"},
-    {"tool", "tool"},
-    {"observation", "tool"},
-    {"function_response", "tool"},
-    {"tool_response", "tool"},
-}};
-
-std::string_view role_of(std::string_view speaker) {
-  for (const auto& [name, role] : kSpeakers) {
-    if (name == speaker) return role;
-  }
-  fail(ErrorKind::data,
-       "unknown speaker '{}'; expected human, gpt, system, tool, function_call or observation",
-       speaker.substr(0, 40));
-}
-
-// A call written as text: {"name": …, "arguments": …}, or a list of them.
-Json calls_of(const std::string& value) {
-  Json calls = Json::parse(value, nullptr, false);
-  if (calls.is_object()) calls = Json::array({std::move(calls)});
-  require(calls.is_array() && !calls.empty(), ErrorKind::data,
-          "the value of a function_call is no JSON object with name and arguments");
-  Json out = Json::array();
-  for (const Json& call : calls) {
-    require(call.is_object() && call.contains("name"), ErrorKind::data, "a function_call has no 'name'");
-    out.push_back({{"type", "function"}, {"function", call}});
-  }
-  unpack_arguments(out);
-  return out;
-}
-
-Json message_of(const Json& turn) {
-  require(turn.is_object(), ErrorKind::data, "a turn is no object");
-  const auto from = turn.find("from"), value = turn.find("value");
-  require(from != turn.end() && from->is_string(), ErrorKind::data, "a turn has no 'from'");
-  require(value != turn.end() && value->is_string(), ErrorKind::data, "a turn has no text in 'value'");
-  const std::string speaker = from->get<std::string>();
-  Json message{{"role", role_of(speaker)}};
-  if (speaker == "function_call" || speaker == "tool_call") {
-    message["content"] = "";
-    message["tool_calls"] = calls_of(value->get<std::string>());
-  } else {
-    message["content"] = *value;
-  }
-  for (const char* key : {"weight", "train", "training"}) {
-    if (turn.contains(key)) message[key] = turn[key];
-  }
-  return message;
+// The list of turns, and under which name; null: there is none.
+const Json* find_turns(const Fields& fields) {
+  const Json* value = fields.find(kConversation);
+  if (value != nullptr) return value;
+  value = fields.find({"chat"});
+  if (value != nullptr && value->is_object() && value->contains("turn_1")) return value;
+  // UltraChat: texts of which every other is the assistant's.
+  value = fields.find({"data"});
+  const bool texts = value != nullptr && value->is_array() && !value->empty() && (*value)[0].is_string();
+  return texts ? value : nullptr;
 }
 
 }  // namespace
 
+Json list_of(const Json& value) {
+  if (value.is_array()) return value;
+  if (!value.is_string()) return nullptr;
+  const std::string& text = value.get_ref<const std::string&>();
+  const size_t from = text.find_first_not_of(" \t\r\n");
+  if (from == std::string::npos || text[from] != '[') return nullptr;
+  try {
+    return parse_json(text);
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+bool looks_like_message(const Json& value) {
+  if (!value.is_object()) return false;
+  const auto is_text = [&](const char* key) { return value.contains(key) && value[key].is_string(); };
+  return (is_text("role") && (value.contains("content") || value.contains("tool_calls"))) ||
+         (is_text("from") && value.contains("value"));
+}
+
+bool has_conversation(const Fields& fields) {
+  const Json* turns = find_turns(fields);
+  return turns != nullptr && (turns->is_object() || list_of(*turns).is_array());
+}
+
+DataFormat conversation_format(const Fields& fields) {
+  const Json turns = list_of(*find_turns(fields));
+  const bool named = fields.has({"messages"});
+  if (!turns.is_array() || turns.empty()) return named ? DataFormat::messages : DataFormat::sharegpt;
+  const bool by_role = turns[0].is_object() && turns[0].contains("role");
+  return by_role ? DataFormat::messages : DataFormat::sharegpt;
+}
+
 // Tools are a list of JSON schemas, or the text of one.
-Json read_tools(const Json& record) {
-  const auto found = record.find("tools");
-  if (found == record.end() || found->is_null() || *found == "") return nullptr;
-  Json tools = *found;
-  if (tools.is_string()) tools = Json::parse(tools.get<std::string>(), nullptr, false);
+Json read_tools(Fields& fields) {
+  const Json* found = fields.take({"tools", "functions"});
+  if (found == nullptr || is_empty_value(*found)) return nullptr;
+  Json tools = list_of(*found);
   require(tools.is_array(), ErrorKind::data, "'tools' is no list");
   return tools.empty() ? Json(nullptr) : tools;
 }
@@ -163,7 +159,8 @@ void add_messages(const Json& list, bool train, ChatRecord& out) {
     Json message = item;
     const auto role = message.find("role");
     require(role != message.end() && role->is_string(), ErrorKind::data, "a message has no 'role'");
-    const bool assistant = *role == "assistant";
+    rename_function_call(message);
+    const bool assistant = message["role"] == "assistant";
     const bool learn = take_flag(message, train);
     if (message.contains("tool_calls") && !message["tool_calls"].is_null()) {
       unpack_arguments(message["tool_calls"]);
@@ -174,25 +171,41 @@ void add_messages(const Json& list, bool train, ChatRecord& out) {
   }
 }
 
-ChatRecord read_messages(const Json& record) {
-  ChatRecord chat;
-  add_messages(conversation_of(record), true, chat);
-  require(!chat.messages.empty(), ErrorKind::data, "no messages");
-  chat.tools = read_tools(record);
-  return chat;
-}
-
-ChatRecord read_sharegpt(const Json& record) {
-  ChatRecord chat;
+ChatRecord read_conversation(Fields& fields) {
+  const Json* found = find_turns(fields);
+  require(found != nullptr, ErrorKind::data, "no 'messages' and no 'conversations'; the fields are {}",
+          fields.list());
   Json messages = Json::array();
-  const auto system = record.find("system");
-  if (system != record.end() && system->is_string() && *system != "") {
-    messages.push_back({{"role", "system"}, {"content", *system}});
+  if (found->is_object()) {
+    messages = messages_of_moss(*found);
+  } else {
+    const Json turns = list_of(*found);
+    require(turns.is_array(), ErrorKind::data, "the conversation is neither a list nor the JSON of one");
+    bool user = true;
+    for (const Json& turn : turns) {
+      if (turn.is_string()) {
+        messages.push_back({{"role", user ? "user" : "assistant"}, {"content", turn}});
+        user = !user;
+      } else {
+        add_turn(turn, fields, messages);
+      }
+    }
   }
-  for (const Json& turn : conversation_of(record)) messages.push_back(message_of(turn));
-  require(!messages.empty(), ErrorKind::data, "no turns");
+  fields.take(kConversation);
+  if (found == fields.find({"chat"})) fields.take({"chat"});
+  if (found == fields.find({"data"})) fields.take({"data"});
+  require(!messages.empty(), ErrorKind::data, "no messages");
+  // A system message of the conversation's own has the say; another one beside it is told as not used.
+  const std::string* system = fields.find_text(kSystemNames);
+  const bool own = messages[0]["role"] == "system";
+  if (system != nullptr && (!own || messages[0]["content"] == *system)) {
+    if (!own && !system->empty())
+      messages.insert(messages.begin(), {{"role", "system"}, {"content", *system}});
+    fields.take(kSystemNames);
+  }
+  ChatRecord chat;
   add_messages(messages, true, chat);
-  chat.tools = read_tools(record);
+  chat.tools = read_tools(fields);
   return chat;
 }
 

@@ -6,6 +6,7 @@
 
 #include "zeno/base/error.h"
 #include "zeno/base/math.h"
+#include "zeno/base/quantity.h"
 #include "zeno/base/rng.h"
 #include "zeno/data/dataset/best_fit.h"
 #include "zeno/data/sampler.h"
@@ -43,13 +44,6 @@ class Selection {
   int64_t held_out_ = 0;
 };
 
-// 52002 → "52,002"
-std::string grouped(int64_t value) {
-  std::string digits = std::to_string(value);
-  for (int64_t at = int64_t(digits.size()) - 3; at > 0; at -= 3) digits.insert(size_t(at), 1, ',');
-  return digits;
-}
-
 }  // namespace
 
 std::string PackReport::text() const {
@@ -57,13 +51,13 @@ std::string PackReport::text() const {
                            : packing == Packing::wrapped ? "cut"
                                                          : "packed";
   std::string out = fmt::format("{} {} samples {} {} sequences of {}, {:.1f} % filled", verb,
-                                grouped(samples), packing == Packing::none ? "to" : "into",
-                                grouped(sequences), grouped(seq_len), 100 * fill());
-  if (cut > 0) out += fmt::format("; {} too long: cut", grouped(cut));
-  if (dropped > 0) out += fmt::format("; {} too long: dropped", grouped(dropped));
+                                grouped_digits(samples), packing == Packing::none ? "to" : "into",
+                                grouped_digits(sequences), grouped_digits(seq_len), 100 * fill());
+  if (cut > 0) out += fmt::format("; {} too long: cut", grouped_digits(cut));
+  if (dropped > 0) out += fmt::format("; {} too long: dropped", grouped_digits(dropped));
   if (nothing_to_learn > 0) {
     out += fmt::format("; {} left out: nothing to learn in what was left after cutting",
-                       grouped(nothing_to_learn));
+                       grouped_digits(nothing_to_learn));
   }
   return out;
 }

@@ -1,0 +1,81 @@
+#include "zeno/data/dataset/parse_json.h"
+
+#include <algorithm>
+#include <string>
+
+#include "zeno/base/error.h"
+#include "zeno/base/utf8.h"
+
+namespace zeno::data {
+namespace {
+
+// The deepest nesting of brackets outside of texts; at least that of a parser that walks through `text`.
+int depth_of(std::string_view text) {
+  int depth = 0, deepest = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted) {
+      if (c == '\\') {
+        ++i;
+      } else {
+        quoted = c != '"';
+      }
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == '{' || c == '[') {
+      deepest = std::max(deepest, ++depth);
+    } else if (c == '}' || c == ']') {
+      --depth;
+    }
+  }
+  return deepest;
+}
+
+// What stands between two marks of the library's message; empty: one of them is missing.
+std::string between(std::string_view text, std::string_view from, std::string_view to) {
+  const size_t begin = text.find(from);
+  if (begin == std::string_view::npos) return "";
+  text.remove_prefix(begin + from.size());
+  return std::string(text.substr(0, text.find(to)));
+}
+
+// "line 3, column 7", or "column 7" of a text of one line. Columns count bytes from 1.
+std::string place_of(std::string_view text, size_t byte) {
+  const std::string_view before = text.substr(0, byte);
+  const size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
+  const std::string column = fmt::format("column {}", byte - line_start + 1);
+  if (text.find('\n') == std::string_view::npos) return column;
+  return fmt::format("line {} of the record, {}", std::ranges::count(before, '\n') + 1, column);
+}
+
+[[noreturn]] void fail_parse(std::string_view text, const nlohmann::json::parse_error& error) {
+  const std::string_view what = error.what();
+  const size_t byte = std::min(error.byte > 0 ? error.byte - 1 : 0, text.size());
+  const std::string expected = between(what, "; expected ", ";");
+  const std::string hope = expected.empty() ? "" : ", expected " + expected;
+  const bool ends = what.find("unexpected end of input") != std::string_view::npos ||
+                    what.find("missing closing quote") != std::string_view::npos;
+  require(!ends, ErrorKind::data,
+          "not JSON: it ends in the middle of a value, at {}{}; is the file complete?",
+          place_of(text, text.size()), hope);
+  std::string reason = between(what, " - ", "; last read");
+  // The reason holds the library's advice on escapes and no text of the file.
+  if (reason.starts_with("unexpected")) reason = fmt::format("got '{}'", shortened(text.substr(byte), 20));
+  fail(ErrorKind::data, "not JSON at {}: {}{}", place_of(text, byte), shortened(reason, 120), hope);
+}
+
+}  // namespace
+
+Json parse_json(std::string_view text) {
+  require(depth_of(text) <= kMaxJsonDepth, ErrorKind::data, "nested deeper than {} levels", kMaxJsonDepth);
+  try {
+    return Json::parse(text);
+  } catch (const nlohmann::json::parse_error& error) {
+    fail_parse(text, error);
+  } catch (const nlohmann::json::out_of_range&) {
+    fail(ErrorKind::data, "has a number that is too large, expected less than 1.8e308");
+  }
+}
+
+}  // namespace zeno::data
