@@ -30,7 +30,6 @@ class ColumnReader {
   void skip(int repetition, int below);
   // An error unless every entry was taken.
   void finish();
-  uint64_t bytes_left() const { return pages_.bytes_left(); }
 
  private:
   bool load_entry();

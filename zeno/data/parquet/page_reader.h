@@ -49,7 +49,6 @@ class PageReader {
   Page next();
   // Hands over the bytes that the last page's views point to.
   PageBuffer take_buffer() { return std::exchange(buffer_, PageBuffer(shared_->budget)); }
-  uint64_t bytes_left() const { return input_.left(); }
 
  private:
   PageHeader next_header();

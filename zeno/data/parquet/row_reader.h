@@ -31,8 +31,6 @@ class RowReader {
   bool next(Json& row);
   uint64_t rows_read() const { return rows_read_; }
   uint64_t rows() const { return uint64_t(metadata_.rows); }
-  // Of the last row, roughly: what it takes in memory.
-  uint64_t row_bytes() const { return row_bytes_; }
 
  private:
   void read_footer();

@@ -14,14 +14,13 @@ namespace zeno::data {
 
 enum class Compression { none, gzip, zstd };
 
-// What the first bytes of the file say.
-Compression compression_of(const Path& path);
-// "chats.jsonl" for "chats.jsonl.gz": what the file is called without its compression.
-Path without_compression(const Path& path);
+// What the first bytes of a file say; four are enough.
+Compression compression_of(std::string_view head);
 
 class CompressedSource : public ByteSource {
  public:
-  CompressedSource(const Path& path, Compression compression);
+  // REQUIRES: the file's first bytes are those of `compression`, which is not none.
+  CompressedSource(File file, Compression compression);
 
   size_t read(char* out, size_t bytes) override;
   uint64_t position() const override { return offset_ - left().size(); }

@@ -1,8 +1,8 @@
-#include "zeno/data/compression/compressed_source.h"
+#include "zeno/data/dataset/compressed_source.h"
 
 #include <algorithm>
-#include <array>
 #include <span>
+#include <utility>
 
 #include "zeno/base/error.h"
 
@@ -12,6 +12,8 @@ namespace {
 constexpr size_t kBuffer = size_t(256) << 10;
 constexpr size_t kMagic = 4;
 constexpr uint64_t kUsualRatio = 4;  // of text
+
+}  // namespace
 
 Compression compression_of(std::string_view head) {
   using std::string_view_literals::operator""sv;
@@ -23,33 +25,8 @@ Compression compression_of(std::string_view head) {
   return skippable ? Compression::zstd : Compression::none;
 }
 
-Compression compression_by_name(const Path& path) {
-  const std::string extension = path.extension().string();
-  if (extension == ".gz") return Compression::gzip;
-  return extension == ".zst" || extension == ".zstd" ? Compression::zstd : Compression::none;
-}
-
-}  // namespace
-
-Compression compression_of(const Path& path) {
-  const File file = File::open(path);
-  std::array<char, kMagic> head;
-  const size_t size = size_t(std::min<uint64_t>(head.size(), file.size()));
-  file.read_at(head.data(), size, 0);
-  const Compression found = compression_of(std::string_view(head.data(), size));
-  const Compression named = compression_by_name(path);
-  require(named == Compression::none || named == found || size == 0, ErrorKind::data,
-          "[data] {}: its first bytes are not those of a {} file; is it complete, or not compressed at all?",
-          path.string(), path.extension().string());
-  return found;
-}
-
-Path without_compression(const Path& path) {
-  return compression_by_name(path) == Compression::none ? path : path.parent_path() / path.stem();
-}
-
-CompressedSource::CompressedSource(const Path& path, Compression compression)
-    : file_(File::open(path)),
+CompressedSource::CompressedSource(File file, Compression compression)
+    : file_(std::move(file)),
       size_(file_.size()),
       compression_(compression),
       decompressor_(compression == Compression::gzip ? make_gzip_decompressor() : make_zstd_decompressor()) {}
