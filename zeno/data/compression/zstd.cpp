@@ -1,5 +1,6 @@
 // zstd through libzstd.
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include "zeno/base/error.h"
 #include "zeno/data/compression/decompressor.h"
@@ -21,8 +22,10 @@ class ZstdDecompressor : public Decompressor {
     ZSTD_inBuffer from{in.data(), in.size(), 0};
     ZSTD_outBuffer to{out.data(), out.size(), 0};
     const size_t result = ZSTD_decompressStream(context_.get(), &to, &from);
-    require(!ZSTD_isError(result), ErrorKind::data,
-            "the zstd data is damaged or needs too large a window ({})", ZSTD_getErrorName(result));
+    require(ZSTD_getErrorCode(result) != ZSTD_error_frameParameter_windowTooLarge, ErrorKind::data,
+            "the zstd data needs a window of more than 128 MiB; compress it again without --long");
+    require(!ZSTD_isError(result), ErrorKind::data, "the zstd data is damaged ({})",
+            ZSTD_getErrorName(result));
     return {from.pos, to.pos, result == 0};
   }
 
