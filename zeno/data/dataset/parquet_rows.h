@@ -1,6 +1,7 @@
 // Rows of a Parquet file as JSON records. For one thread.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "zeno/data/dataset/record_reader.h"
@@ -20,6 +21,7 @@ class ParquetRows : public RecordReader {
   parquet::RowReader rows_;
   uint64_t file_bytes_;
   size_t piece_bytes_;
+  std::string text_;  // the last row
 };
 
 }  // namespace zeno::data
