@@ -18,10 +18,10 @@ namespace {
 
 // What makes a difference to an evaluation.
 constexpr std::array kShown{
-    "--config",         "--model",     "--adapter",     "--data",    "--data-format",  "--chat-template",
-    "--template-extra", "--chat-date", "--loss-on",     "--packing", "--too-long",     "--skip-bad-lines",
-    "--max-samples",    "--seq-len",   "--micro-batch", "--dtype",   "--matmul-dtype", "--quantize-base",
-    "--stage",          "--ranks",     "--device",      "--cache",   "--deadline"};
+    "--config",         "--model",       "--adapter", "--data",        "--data-format", "--chat-template",
+    "--template-extra", "--chat-date",   "--loss-on", "--packing",     "--too-long",    "--skip-bad-lines",
+    "--columns",        "--max-samples", "--seq-len", "--micro-batch", "--dtype",       "--matmul-dtype",
+    "--quantize-base",  "--stage",       "--ranks",   "--device",      "--cache",       "--deadline"};
 
 void run(const RunFlags& flags, bool json) {
   const int rank = comm::launch_info().rank;

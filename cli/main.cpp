@@ -10,6 +10,7 @@
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
 #include "zeno/base/utf8.h"
+#include "zeno/comm/joint_error.h"
 #include "zeno/train/config_keys.h"
 
 namespace {
@@ -89,6 +90,9 @@ int main(int argc, char** argv) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
     zeno::log_error("{}", mistake_in(app, error, argc > 1 ? argv[1] : ""));
     return zeno::exit_code(zeno::ErrorKind::usage);
+  } catch (const zeno::comm::JointError& error) {
+    if (error.tells()) zeno::log_error("{}", error.what());
+    return zeno::exit_code(error.kind());
   } catch (const zeno::Error& error) {
     zeno::log_error("{}", error.what());
     // A rank that is stuck may have been left behind: nothing may be taken away under it.

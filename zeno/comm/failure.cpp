@@ -4,11 +4,15 @@
 #include <cstring>
 #include <thread>
 
+#include "zeno/comm/joint_error.h"
+
 namespace zeno::comm {
 
 Ending ending_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
+  } catch (const JointError& e) {
+    return {e.what(), e.kind(), true, e.tells()};
   } catch (const Error& e) {
     return {e.what(), e.kind()};
   } catch (const std::exception& e) {

@@ -23,6 +23,9 @@ struct Failure {
 struct Ending {
   std::string text;
   ErrorKind kind = ErrorKind::internal;
+  bool joint = false, tells = true;  // see JointError
+  // A wrong flag, or what all ranks found out together, has nothing to do with their operations.
+  bool deserves_record() const { return kind != ErrorKind::usage && !joint; }
 };
 Ending ending_of(const std::exception_ptr& error);
 

@@ -174,10 +174,12 @@ class ErrorList {
     const std::scoped_lock lock(mutex_);  // one that was left behind may still add its own
     if (errors_.empty()) return;
     for (const Entry& entry : errors_) {
-      if (failure && entry.rank == failure->rank) std::rethrow_exception(entry.error);
+      const bool first = failure && entry.rank == failure->rank;
+      if (first && ending_of(entry.error).tells) std::rethrow_exception(entry.error);
     }
     for (const Entry& entry : errors_) {
-      if (ending_of(entry.error).kind != ErrorKind::peer) std::rethrow_exception(entry.error);
+      const Ending ending = ending_of(entry.error);
+      if (ending.kind != ErrorKind::peer && ending.tells) std::rethrow_exception(entry.error);
     }
     std::rethrow_exception(errors_.front().error);
   }
@@ -224,7 +226,7 @@ class ThreadRun : public std::enable_shared_from_this<ThreadRun> {
       const std::exception_ptr error = std::current_exception();
       const Ending ending = ending_of(error);
       world.fail(ending.text);
-      if (ending.kind != ErrorKind::usage) world.record_failure(ending.text);
+      if (ending.deserves_record()) world.record_failure(ending.text);
       errors_.add(rank, error);
     }
     const std::scoped_lock lock(mutex_);

@@ -46,7 +46,7 @@ void run_mpi_rank(const WorldOptions& options, const std::function<void(World&)>
   } catch (...) {
     const Ending ending = ending_of(std::current_exception());
     world->fail(ending.text);
-    if (ending.kind != ErrorKind::usage) world->record_failure(ending.text);
+    if (ending.deserves_record()) world->record_failure(ending.text);
     throw;
   }
 }

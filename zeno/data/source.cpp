@@ -5,6 +5,7 @@
 
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
+#include "zeno/base/quantity.h"
 #include "zeno/data/dataset/identity.h"
 #include "zeno/data/dataset/input_files.h"
 
@@ -24,24 +25,40 @@ void check_vocabulary(std::span<const T> ids, int64_t vocab_size, const Path& pa
        path.string(), bad - ids.begin(), uint32_t(*bad), vocab_size);
 }
 
+// What to tell about a dataset without a token.
+std::string why_empty(const BuildReport& report) {
+  if (report.nothing_to_learn > 0) {
+    return fmt::format(
+        "there is nothing to train on in {} records, expected an assistant turn, a completion or a text; "
+        "check "
+        "the data, --data-format and --loss-on",
+        grouped_digits(report.nothing_to_learn));
+  }
+  if (!report.bad.empty()) {
+    return fmt::format("every record was skipped, such as for this reason: {}; correct the data",
+                       report.bad.begin()->first);
+  }
+  return "there is no record in it; check the path";
+}
+
 }  // namespace
 
 TokenSource TokenSource::open(const DatasetSpec& spec) {
   TokenSource source;
   const InputFiles files = find_input_files(spec);
+  std::string reason = "the files are empty; check the path";
   if (!files.to_build.empty()) {
     const DatasetIdentity identity = identify_dataset(spec, files);
     require(is_complete_cache(identity.folder), ErrorKind::data,
             "[data] {}: not prepared, or changed since; start again", files.to_build[0].path.string());
-    source.add_cache(CachedSamples(identity.folder, identity.text));
+    CachedSamples cache(identity.folder, identity.text);
+    reason = why_empty(cache.report());
+    source.add_cache(std::move(cache));
   }
   for (const Path& path : files.token_files) source.add_token_file(path, spec.vocab_size);
   source.finish();
-  require(
-      source.tokens_ > 0, ErrorKind::data,
-      "[data] {}{}: got nothing to learn, expected samples with a text, a completion or an assistant turn; "
-      "check the file, --data-format and --loss-on",
-      spec.paths[0].string(), spec.paths.size() > 1 ? ", …" : "");
+  require(source.tokens_ > 0, ErrorKind::data, "[data] {}{}: no samples: {}", spec.paths[0].string(),
+          spec.paths.size() > 1 ? ", …" : "", reason);
   return source;
 }
 

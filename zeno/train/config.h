@@ -137,6 +137,7 @@ struct RunConfig {
 // How lines of files become training samples.
 struct DataConfig {
   DataFormat format = DataFormat::automatic;
+  std::string columns;         // "prompt=question,completion=answer": which column stands for which field
   std::string chat_template;   // empty: the folder's; a preset or a file
   std::string template_extra;  // JSON object of further template variables
   std::string chat_date;       // YYYY-MM-DD that templates are told; empty: none

@@ -13,6 +13,11 @@ void add_data(TableBuilder& table) {
   table.key<kData, &DataConfig::format>("data_format", "form of the lines; auto: from the first line")
       .set_flag("--data-format");
   table
+      .key<kData, &DataConfig::columns>("columns",
+                                        "columns by the field each stands for, such as "
+                                        "prompt=question,completion=answer; empty: by their own names")
+      .set_flag("--columns");
+  table
       .key<kData, &DataConfig::chat_template>("chat_template",
                                               "empty: the folder's; a preset or a .jinja file")
       .set_flag("--chat-template");
@@ -26,7 +31,7 @@ void add_data(TableBuilder& table) {
       .set_flag("--chat-date");
   table
       .key<kData, &DataConfig::loss_on>(
-          "loss_on", "what is learned; auto: completions, assistant turns, or all of a text")
+          "loss_on", "what is trained on; auto: completions, assistant turns, or all of a text")
       .set_flag("--loss-on");
   table
       .key<kData, &DataConfig::packing>(

@@ -7,6 +7,7 @@
 
 #include "zeno/base/log.h"
 #include "zeno/base/thread.h"
+#include "zeno/comm/joint_error.h"
 
 namespace zeno::train {
 namespace {
@@ -23,6 +24,7 @@ data::DatasetSpec spec_of(const TrainConfig& config, const std::vector<std::stri
           .vocab_size = vocab_size,
           .format = config.data.format,
           .loss_on = config.data.loss_on,
+          .columns = data::parse_columns(config.data.columns),
           .chat_template = config.data.chat_template,
           .template_extra = config.data.template_extra,
           .chat_date = config.data.chat_date,
@@ -111,11 +113,10 @@ void prepare_together(comm::World& world, const std::vector<data::DatasetSpec>& 
     const std::exception_ptr error = build && done ? build->error() : nullptr;
     const std::string mine = error ? failure_text(error) : std::string{done ? kDone : kBusy};
     const std::vector<std::string> all = world.exchange(mine, "progress of the dataset");
-    if (error) std::rethrow_exception(error);
     busy = false;
-    for (const std::string& theirs : all) {
-      busy = busy || theirs[0] == kBusy;
-      if (theirs[0] == kFailed) throw Error(ErrorKind(theirs[1]), theirs.substr(2));
+    for (size_t r = 0; r < all.size(); ++r) {
+      if (all[r][0] == kFailed) comm::fail_together(world, int(r), ErrorKind(all[r][1]), all[r].substr(2));
+      busy = busy || all[r][0] == kBusy;
     }
   }
 }
@@ -153,50 +154,56 @@ size_t RunData::host_bytes() const {
   return bytes;
 }
 
-RunData open_run_data(const TrainConfig& config, int64_t vocab_size, int64_t seq_len, comm::World& world,
-                      const data::BuildProgress& progress) {
-  require(!config.run.data.empty(), ErrorKind::usage,
-          "[train] no data: give --data FILE, or --data generated");
-  const bool generated = is_generated(config);
-  const data::DatasetSpec spec = training_spec(config, vocab_size);
-  const std::optional<data::DatasetSpec> evaluation = evaluation_spec(config, vocab_size);
-  std::vector<data::DatasetSpec> to_build;
-  if (!generated) to_build.push_back(spec);
-  if (evaluation) to_build.push_back(*evaluation);
-  if (!to_build.empty()) prepare_together(world, to_build, progress);
-
-  RunData run;
+void RunData::load(const TrainConfig& config, const DatasetSpecs& specs, int64_t seq_len,
+                   const comm::World& world) {
+  const int64_t vocab_size = specs.training.vocab_size;
   const auto seed = uint64_t(config.run.seed);
-  run.source_ = std::make_unique<data::TokenSource>(
-      generated ? data::TokenSource::generated(
-                      {.vocab_size = vocab_size, .tokens = 1 << 20, .seed = seed, .eos = {}})
-                : data::TokenSource::open(spec));
-  if (evaluation)
-    run.evaluation_source_ = std::make_unique<data::TokenSource>(data::TokenSource::open(*evaluation));
+  source_ = std::make_unique<data::TokenSource>(
+      is_generated(config) ? data::TokenSource::generated(
+                                 {.vocab_size = vocab_size, .tokens = 1 << 20, .seed = seed, .eos = {}})
+                           : data::TokenSource::open(specs.training));
+  if (specs.evaluation)
+    evaluation_source_ = std::make_unique<data::TokenSource>(data::TokenSource::open(*specs.evaluation));
 
   data::PackOptions pack{.seq_len = seq_len,
                          .packing = config.data.packing,
                          .too_long = config.data.too_long,
                          .seed = seed,
                          .shuffle = config.data.shuffle};
-  const bool split = !evaluation && config.eval.split > 0;
+  const bool split = !specs.evaluation && config.eval.split > 0;
   if (split) {
     pack.hold_out = config.eval.split;
     pack.part = data::SamplePart::train;
   }
-  run.train_table_ = std::make_unique<data::SequenceTable>(*run.source_, pack);
-  log_info("[data] {}", run.train_report().text());
-  run.train_ = std::make_unique<data::Loader>(*run.source_, *run.train_table_,
-                                              loader_options(config, vocab_size, world, config.data.shuffle));
-  if (!split && !evaluation) return run;
+  train_table_ = std::make_unique<data::SequenceTable>(*source_, pack);
+  log_info("[data] {}", train_report().text());
+  train_ = std::make_unique<data::Loader>(*source_, *train_table_,
+                                          loader_options(config, vocab_size, world, config.data.shuffle));
+  if (!split && !specs.evaluation) return;
 
   pack.part = split ? data::SamplePart::held_out : data::SamplePart::all;
   if (split) pack.max_samples = config.eval.max_samples;
-  const data::TokenSource& source = split ? *run.source_ : *run.evaluation_source_;
-  run.evaluation_table_ = std::make_unique<data::SequenceTable>(source, pack);
-  log_info("[data] evaluation: {}", run.evaluation_table_->report().text());
-  run.evaluation_ = std::make_unique<data::Loader>(source, *run.evaluation_table_,
-                                                   loader_options(config, vocab_size, world, false));
+  const data::TokenSource& source = split ? *source_ : *evaluation_source_;
+  evaluation_table_ = std::make_unique<data::SequenceTable>(source, pack);
+  log_info("[data] evaluation: {}", evaluation_table_->report().text());
+  evaluation_ = std::make_unique<data::Loader>(source, *evaluation_table_,
+                                               loader_options(config, vocab_size, world, false));
+}
+
+RunData open_run_data(const TrainConfig& config, int64_t vocab_size, int64_t seq_len, comm::World& world,
+                      const data::BuildProgress& progress) {
+  DatasetSpecs specs;
+  std::vector<data::DatasetSpec> to_build;
+  comm::work_together(world, "what the dataset is", [&] {
+    require(!config.run.data.empty(), ErrorKind::usage,
+            "[train] no data: give --data FILE, or --data generated");
+    specs = {training_spec(config, vocab_size), evaluation_spec(config, vocab_size)};
+    if (!is_generated(config)) to_build.push_back(specs.training);
+    if (specs.evaluation) to_build.push_back(*specs.evaluation);
+  });
+  if (!to_build.empty()) prepare_together(world, to_build, progress);
+  RunData run;
+  comm::work_together(world, "opening of the dataset", [&] { run.load(config, specs, seq_len, world); });
   return run;
 }
 

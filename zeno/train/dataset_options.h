@@ -20,6 +20,11 @@ namespace zeno::train {
 data::DatasetSpec training_spec(const TrainConfig& config, int64_t vocab_size);
 std::optional<data::DatasetSpec> evaluation_spec(const TrainConfig& config, int64_t vocab_size);
 
+struct DatasetSpecs {
+  data::DatasetSpec training;
+  std::optional<data::DatasetSpec> evaluation;
+};
+
 // Samples, their packing and the loaders of this rank. Loaders point into the rest; movable, since all of it
 // lives on the heap. Immutable: loaders may be used from any thread.
 class RunData {
@@ -33,6 +38,9 @@ class RunData {
  private:
   friend RunData open_run_data(const TrainConfig&, int64_t, int64_t, comm::World&,
                                const data::BuildProgress&);
+  // What can be done by each rank alone.
+  void load(const TrainConfig& config, const DatasetSpecs& specs, int64_t seq_len, const comm::World& world);
+
   std::unique_ptr<data::TokenSource> source_, evaluation_source_;
   std::unique_ptr<data::SequenceTable> train_table_, evaluation_table_;
   std::unique_ptr<data::Loader> train_, evaluation_;

@@ -49,9 +49,8 @@ Fields::Fields(const Json& record, const Columns& columns) : columns_(&columns) 
 }
 
 bool Fields::maps(Names fields) const {
-  return std::ranges::any_of(*columns_, [&](const auto& pair) {
-    return std::ranges::find(fields, std::string_view(pair.first)) != fields.end();
-  });
+  return std::ranges::any_of(
+      *columns_, [&](const auto& pair) { return std::ranges::find(fields, pair.first) != fields.end(); });
 }
 
 const Fields::Entry* Fields::entry_of(Names names) const {

@@ -14,7 +14,7 @@
 
 namespace zeno::data {
 
-using Names = std::initializer_list<std::string_view>;
+using Names = std::initializer_list<const char*>;  // of one thing
 
 inline const Columns kNoColumns;
 

@@ -13,8 +13,8 @@ constexpr Names kCompletion{"completion", "response", "output"};
 constexpr Names kTokens{"input_ids", "tokens"};
 // What is asked. The first of these that a record has is the instruction; the others of it, and the context,
 // are the input below it.
-constexpr std::array<std::string_view, 9> kRequest{"instruction", "question", "query",   "problem", "inputs",
-                                                   "input",       "context",  "passage", "document"};
+constexpr Names kRequest{"instruction", "question", "query",   "problem", "inputs",
+                         "input",       "context",  "passage", "document"};
 constexpr Names kAsked{"instruction", "question", "query", "problem", "inputs", "input"};
 // A worked solution says more than the answer that it ends in.
 constexpr Names kAnswer{"output",  "response", "completion",         "solution",
@@ -85,7 +85,7 @@ AlpacaRecord read_alpaca(Fields& fields) {
   AlpacaRecord out;
   out.system = fields.optional_text(kSystemNames);
   bool first = true;
-  for (const std::string_view name : kRequest) {
+  for (const char* name : kRequest) {
     if (!fields.has({name})) continue;
     std::string text = fields.text({name});
     if (std::exchange(first, false)) {

@@ -41,7 +41,7 @@ struct TokenRecord {
 using Record = std::variant<ChatRecord, PromptRecord, AlpacaRecord, TextRecord, TokenRecord>;
 
 // What people call the text that comes before a conversation.
-inline constexpr Names kSystemNames{"system", "system_prompt", "system_message", "meta_instruction"};
+constexpr Names kSystemNames{"system", "system_prompt", "system_message", "meta_instruction"};
 
 // What the fields of a record say it is. Error(data): nothing known, or something that there is no objective
 // for yet.

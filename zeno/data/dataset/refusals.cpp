@@ -27,7 +27,7 @@ std::string lower(std::string_view text) {
 
 // "chosen", "rejected_response", "response_rejected", …: names with one of these words in them.
 bool is_preference(std::string_view name) {
-  const std::string words = "_" + lower(name) + "_";
+  const std::string words = fmt::format("_{}_", lower(name));
   return words.find("_chosen_") != std::string::npos || words.find("_rejected_") != std::string::npos;
 }
 
@@ -42,7 +42,7 @@ bool is_verdict(const Json& value) {
 
 void refuse_media_fields(const Fields& fields) {
   fields.for_each([](std::string_view key, const Json& value) {
-    const bool media = std::ranges::find(kMedia, lower(key)) != kMedia.end();
+    const bool media = std::ranges::any_of(kMedia, [&](const char* name) { return lower(key) == name; });
     require(
         !media || is_empty_value(value), ErrorKind::data,
         "field '{}': images, sound and video are not trained on so far, and the text alone means something "
@@ -59,7 +59,7 @@ void refuse_preferences(const Fields& fields) {
         "the good answer alone give --columns, such as completion=chosen or messages=chosen",
         key);
   });
-  for (const std::string_view name : {"label", "kto_tag"}) {
+  for (const char* name : {"label", "kto_tag"}) {
     const Json* label = fields.find({name});
     require(
         label == nullptr || !is_verdict(*label) || !fields.has(kAnswers), ErrorKind::data,
@@ -93,7 +93,7 @@ void refuse_unsupported(const Fields& fields) {
       "is to be trained on as one record with 'messages'");
   if (fields.mapped()) return;  // --columns names the answer to train on
   refuse_preferences(fields);
-  for (const std::string_view name : {"choices", "options"}) {
+  for (const char* name : {"choices", "options"}) {
     const Json* value = fields.find({name});
     require(
         value == nullptr || !value->is_structured() || value->empty() || !fields.has({"question"}),
@@ -120,7 +120,7 @@ void refuse_media_in(const Record& record) {
 }
 
 std::string unknown_format_text(const Fields& fields) {
-  for (const std::string_view name : kQuestions) {
+  for (const char* name : kQuestions) {
     if (!fields.has({name})) continue;
     return fmt::format(
         "only a prompt ('{}') and no answer to train on: training by rewards (GRPO) has no objective so far; "

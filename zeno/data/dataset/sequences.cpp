@@ -56,7 +56,7 @@ std::string PackReport::text() const {
   if (cut > 0) out += fmt::format("; {} too long: cut", grouped_digits(cut));
   if (dropped > 0) out += fmt::format("; {} too long: dropped", grouped_digits(dropped));
   if (nothing_to_learn > 0) {
-    out += fmt::format("; {} left out: nothing to learn in what was left after cutting",
+    out += fmt::format("; {} left out: nothing to train on in what was left after cutting",
                        grouped_digits(nothing_to_learn));
   }
   return out;
@@ -80,10 +80,27 @@ SequenceTable::SequenceTable(const TokenSource& source, const PackOptions& optio
     collect_slots();
     pack_slots();
   }
-  require(report_.sequences >= 1, ErrorKind::data,
-          "[data] nothing to learn: got {} tokens in {} samples, expected at least one sample of two tokens; "
-          "add data or change --too-long",
-          source.tokens(), source.documents());
+  if (report_.sequences == 0) fail_empty();
+}
+
+// Says which of the settings has left nothing.
+void SequenceTable::fail_empty() const {
+  const int64_t T = options_.seq_len;
+  require(
+      report_.dropped == 0, ErrorKind::data,
+      "[data] every sample was left out by --too-long drop: {} are longer than --seq-len {}; raise --seq-len "
+      "or choose another --too-long",
+      grouped_digits(report_.dropped), T);
+  require(report_.cut == 0, ErrorKind::data,
+          "[data] every sample was cut away by --seq-len {}: {} are longer, and their {} {} tokens hold "
+          "nothing to "
+          "train on; raise --seq-len or choose another --too-long",
+          T, grouped_digits(report_.cut), options_.too_long == TooLong::keep_end ? "last" : "first", T);
+  fail(ErrorKind::data,
+       "[data] nothing to train on: got {} tokens in {} samples, expected at least one sample of two tokens; "
+       "add "
+       "data",
+       source_.tokens(), source_.documents());
 }
 
 bool SequenceTable::targets_continue() const {

@@ -67,6 +67,7 @@ class SequenceTable {
     uint32_t document = 0;
     uint32_t part = 0;  // too_long = split: which stretch of T tokens
   };
+  [[noreturn]] void fail_empty() const;
   void cut_windows();
   void collect_slots();
   void add_document(int64_t document);
