@@ -92,7 +92,7 @@ def every_type(rows=21):
         "half": pa.array([None if i % 5 == 3 else i / 8 for i in range(rows)], pa.float16()),
         "float": column(pa.float32(), lambda i: i * 0.1),
         "double": column(pa.float64(), lambda i: -i * 1e-300),
-        "text": column(pa.string(), lambda i: "äöü 😀 \n\"" * (i % 4) + str(i)),
+        "text": column(pa.string(), lambda i: "äöü 😀 \n\"\t\x01\\" * (i % 4) + str(i)),
         "same": column(pa.string(), lambda i: "one of two" if i % 2 else "two of two"),
         "bytes": column(pa.binary(), lambda i: b"plain" if i % 2 else b"\xff\x00" + bytes([i])),
         "fixed": column(pa.binary(3), lambda i: b"ab" + bytes([97 + i])),

@@ -40,8 +40,8 @@ void append_text(std::string_view text, std::string& out) {
     text.remove_prefix(run);
     if (text.empty()) break;
     const char c = text[0];
-    if (c == '\n') {
-      out += "\\n";
+    if (c == '\n' || c == '\t') {
+      out += c == '\n' ? "\\n" : "\\t";
     } else if (c == '"' || c == '\\') {
       out += '\\';
       out += c;
