@@ -2,6 +2,7 @@
 // names and contents that do not go together.
 #include <gtest/gtest.h>
 #include <zlib.h>
+#include <zstd.h>
 
 #include <string>
 #include <vector>
@@ -62,6 +63,9 @@ TEST(PackedFiles, GiveTheSamplesOfThePlainFile) {
   const std::vector<std::string> plain = samples(folder.write("plain.jsonl", lines));
   ASSERT_EQ(plain.size(), 6u);
   EXPECT_EQ(samples(write_gzip(folder, "packed.jsonl.gz", lines)), plain);
+  std::string zstd(ZSTD_compressBound(lines.size()), '\0');
+  zstd.resize(ZSTD_compress(zstd.data(), zstd.size(), lines.data(), lines.size(), 3));
+  EXPECT_EQ(samples(folder.write("packed.jsonl.zst", zstd)), plain);
   EXPECT_EQ(samples(write_gzip(folder, "upper.JSONL.GZ", lines)), plain);
   EXPECT_EQ(samples(write_gzip(folder, "misnamed.jsonl", lines)), plain);
   EXPECT_EQ(samples(kGolden / "chats.parquet"), plain);
