@@ -4,6 +4,7 @@ BUILD ?= build
 JOBS ?= $(shell nproc)
 PACKAGES := g++ cmake ninja-build pkg-config ccache mold clang-format \
             libfmt-dev nlohmann-json3-dev libcli11-dev libhwy-dev libxxhash-dev libpcre2-dev liburing-dev \
+            zlib1g-dev libzstd-dev libsnappy-dev \
             libopenmpi-dev openmpi-bin libgtest-dev
 # The report page is tested in a browser.
 TEST_PACKAGES := chromium

@@ -132,7 +132,7 @@ def run(path, options, work):
     for name in ("config.json", "tokenizer.json"):
         (folder / name).write_bytes((work / "model" / name).read_bytes())
     (folder / "tokenizer_config.json").write_text(json.dumps(TOKENS))
-    texts = expected_texts(path.read_text(newline=""))
+    texts = expected_texts(path.read_bytes().decode())
     for name, (messages, tools) in CONVERSATIONS.items():
         data = folder / "chat.jsonl"
         data.write_text(json.dumps({"messages": messages, **({"tools": tools} if tools else {})}) + "\n")

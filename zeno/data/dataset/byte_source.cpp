@@ -1,13 +1,16 @@
 #include "zeno/data/dataset/byte_source.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "zeno/data/dataset/compressed_source.h"
 
 namespace zeno::data {
 namespace {
 
 class PlainFile : public ByteSource {
  public:
-  explicit PlainFile(const Path& path) : file_(File::open(path)), size_(file_.size()) {}
+  explicit PlainFile(File file) : file_(std::move(file)), size_(file_.size()) {}
 
   size_t read(char* out, size_t bytes) override {
     const size_t count = size_t(std::min<uint64_t>(bytes, size_hint()));
@@ -25,7 +28,14 @@ class PlainFile : public ByteSource {
 
 }  // namespace
 
-std::unique_ptr<ByteSource> open_bytes(const Path& path) { return std::make_unique<PlainFile>(path); }
+std::unique_ptr<ByteSource> open_bytes(const Path& path) {
+  File file = File::open(path);
+  std::string head(size_t(std::min<uint64_t>(4, file.size())), '\0');
+  file.read_at(head.data(), head.size(), 0);
+  const Compression compression = compression_of(head);
+  if (compression == Compression::none) return std::make_unique<PlainFile>(std::move(file));
+  return std::make_unique<CompressedSource>(std::move(file), compression);
+}
 
 std::string first_bytes(const Path& path, size_t bytes) {
   std::string head(bytes, '\0');

@@ -1,5 +1,5 @@
 // The bytes of a data file in the order in which records are read from it. A plain file gives its own bytes;
-// a compressed one would give what it unpacks to, so that readers need not know.
+// a compressed one (gzip, zstd) gives what it unpacks to, so that readers need not know.
 //
 // Owns the open file; for one thread. Calls block.
 #pragma once
@@ -24,6 +24,7 @@ class ByteSource {
   virtual uint64_t size_hint() const = 0;
 };
 
+// Compressed files are known by their first bytes.
 std::unique_ptr<ByteSource> open_bytes(const Path& path);
 // The beginning of what open_bytes gives, to tell what a file is.
 std::string first_bytes(const Path& path, size_t bytes);

@@ -6,6 +6,7 @@
 
 #include "zeno/base/error.h"
 #include "zeno/data/dataset/byte_source.h"
+#include "zeno/data/dataset/compressed_source.h"
 #include "zeno/data/token_file.h"
 
 namespace zeno::data {
@@ -80,8 +81,30 @@ void check_head(const Path& path, std::string_view head) {
       path.string());
 }
 
+Compression compression_named(const Path& path) {
+  const std::string kind = lower_extension(path);
+  if (kind == ".gz") return Compression::gzip;
+  return kind == ".zst" || kind == ".zstd" ? Compression::zstd : Compression::none;
+}
+
+// A name that says "compressed" must be right: a download may have been cut short or unpacked on its way.
+void check_compression(const Path& path, std::string_view head) {
+  const Compression named = compression_named(path);
+  require(named == Compression::none || named == compression_of(head), ErrorKind::data,
+          "[data] {}: got other first bytes than a {} file has; download it again, or rename it if it is "
+          "unpacked already",
+          path.string(), path.extension().string());
+}
+
 FileKind kind_of(const Path& path, std::string_view head, DataFormat format) {
-  const std::string name = lower_extension(path);
+  const bool compressed = compression_named(path) != Compression::none;
+  const std::string name = lower_extension(compressed ? path.stem() : path);
+  const bool parquet = head.starts_with("PAR1") || name == ".parquet";
+  require(!parquet || !compressed, ErrorKind::data,
+          "[data] {}: Parquet files are read from the end, and this one is compressed as a whole; unpack it "
+          "first",
+          path.string());
+  if (parquet) return FileKind::parquet;
   if (name == ".json" || name == ".jsonl" || name == ".ndjson") return FileKind::json;
   if (name == ".csv") return FileKind::csv;
   if (name == ".tsv") return FileKind::tsv;
@@ -100,12 +123,19 @@ InputFiles find_input_files(const DatasetSpec& spec) {
           "[data] got no file to train on, expected at least one; give --data FILE");
   InputFiles files;
   for (const Path& path : expand(spec.paths, files.notes)) {
-    const uint64_t bytes = File::open(path).size();
-    const std::string head = first_bytes(path, 4096);
-    check_head(path, head);
+    const File file = File::open(path);
+    const uint64_t bytes = file.size();
+    std::string raw(size_t(std::min<uint64_t>(bytes, 4096)), '\0');
+    file.read_at(raw.data(), raw.size(), 0);
+    check_head(path, raw);
     if (path.extension() == ".zt" || is_token_file(path)) {
       files.token_files.push_back(path);
-    } else if (bytes == 0) {
+      continue;
+    }
+    if (bytes > 0) check_compression(path, raw);
+    const std::string head = first_bytes(path, 4096);
+    check_head(path, head);
+    if (head.empty()) {
       files.notes.push_back(fmt::format("{} is empty and is left out", path.string()));
     } else {
       files.to_build.push_back({path, kind_of(path, head, spec.format), bytes});

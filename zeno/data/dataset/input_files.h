@@ -10,7 +10,7 @@
 
 namespace zeno::data {
 
-enum class FileKind { json, csv, tsv, plain_text };
+enum class FileKind { json, csv, tsv, parquet, plain_text };
 
 struct InputFile {
   Path path;
@@ -26,8 +26,8 @@ struct InputFiles {
 
 // Files in the order given; folders stand for the files below them, sorted, without hidden ones and without
 // what describes a dataset (README, LICENSE, …). JSON is known by its name (.json, .jsonl, .ndjson) or by a
-// format named in the spec, tables by theirs (.csv, .tsv); token files by their magic; everything else is
-// plain text.
+// format named in the spec, tables by theirs (.csv, .tsv); Parquet and token files by their magic; everything
+// else is plain text. A compressed file (.gz, .zst) is what its name without that says.
 InputFiles find_input_files(const DatasetSpec& spec);
 
 }  // namespace zeno::data
