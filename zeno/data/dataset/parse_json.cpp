@@ -1,6 +1,7 @@
 #include "zeno/data/dataset/parse_json.h"
 
 #include <algorithm>
+#include <cctype>
 #include <string>
 
 #include "zeno/base/error.h"
@@ -59,11 +60,15 @@ std::string place_of(std::string_view text, size_t byte) {
   require(!ends, ErrorKind::data,
           "not JSON: it ends in the middle of a value, at {}{}; is the file complete?",
           place_of(text, text.size()), hope);
-  std::string reason = between(what, " - ", "; last read");
+  std::string reason = between(what, " - ", ";");
   // The library stands at the end of a text; its beginning says more.
   if (reason == "unexpected string literal") byte = std::min(byte, text.substr(0, byte).rfind('"'));
-  // The reason holds the library's advice on escapes and no text of the file.
-  if (reason.starts_with("unexpected")) reason = fmt::format("got '{}'", shortened(text.substr(byte), 20));
+  if (reason == "invalid literal") {
+    while (byte > 0 && std::isalpha(static_cast<unsigned char>(text[byte - 1])) != 0) --byte;
+  }
+  // Other reasons are the library's advice on escapes.
+  const bool wrong_token = reason.starts_with("unexpected") || reason == "invalid literal";
+  if (wrong_token) reason = fmt::format("got '{}'", shortened(text.substr(byte), 20));
   fail(ErrorKind::data, "not JSON at {}: {}{}", place_of(text, byte), shortened(reason, 120), hope);
 }
 

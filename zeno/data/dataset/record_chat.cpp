@@ -199,8 +199,8 @@ ChatRecord read_conversation(Fields& fields) {
   const std::string* system = fields.find_text(kSystemNames);
   const bool own = messages[0]["role"] == "system";
   if (system != nullptr && (!own || messages[0]["content"] == *system)) {
-    if (!own && !system->empty())
-      messages.insert(messages.begin(), {{"role", "system"}, {"content", *system}});
+    const Json message{{"role", "system"}, {"content", *system}};
+    if (!own && !system->empty()) messages.insert(messages.begin(), message);
     fields.take(kSystemNames);
   }
   ChatRecord chat;

@@ -131,9 +131,8 @@ std::string unknown_format_text(const Fields& fields) {
     if (!fields.has({name})) continue;
     return fmt::format(
         "only a prompt ('{}') and no answer to train on: training by rewards (GRPO) has no objective so far; "
-        "the "
-        "fields are {}; if one of them is the answer give --columns instruction={},output=FIELD",
-        name, fields.list(), name);
+        "the fields are {}; if one of them is the answer give --columns {}=FIELD",
+        name, fields.list(), std::string_view(name) == "prompt" ? "completion" : "output");
   }
   if (!records.empty()) {
     return fmt::format(

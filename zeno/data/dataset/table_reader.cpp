@@ -62,7 +62,7 @@ void TableReader::next(std::vector<RawRecord>& out) {
       const bool blank = fields.size() == 1 && fields[0].empty();
       if (blank) continue;
       if (columns_.empty()) {
-        read_header(fields);
+        read_header(fields, line);
       } else {
         out.push_back(record_of(fields, line));
       }
@@ -111,13 +111,13 @@ bool TableReader::take_row(std::vector<std::string>& fields) {
   }
 }
 
-void TableReader::read_header(const std::vector<std::string>& fields) {
+void TableReader::read_header(const std::vector<std::string>& fields, uint32_t line) {
   for (const std::string& field : fields) {
     // pandas writes its row numbers under no name.
     std::string name = field.empty() ? fmt::format("column {}", columns_.size() + 1) : field;
-    if (!is_valid_utf8(name)) text_.fail_here("the header is not UTF-8; convert the file to UTF-8");
+    if (!is_valid_utf8(name)) text_.fail_at(line, "the header is not UTF-8; convert the file to UTF-8");
     if (std::ranges::find(columns_, name) != columns_.end()) {
-      text_.fail_here(fmt::format("the header names column '{}' twice", shortened(name, 60)));
+      text_.fail_at(line, fmt::format("the header names column '{}' twice", shortened(name, 60)));
     }
     columns_.push_back(std::move(name));
   }

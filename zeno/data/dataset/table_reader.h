@@ -19,7 +19,7 @@ class TableReader : public RecordReader {
 
  private:
   bool take_row(std::vector<std::string>& fields);
-  void read_header(const std::vector<std::string>& fields);
+  void read_header(const std::vector<std::string>& fields, uint32_t line);
   RawRecord record_of(const std::vector<std::string>& fields, uint32_t line) const;
 
   TextBuffer text_;

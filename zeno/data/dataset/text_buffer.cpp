@@ -43,8 +43,8 @@ void TextBuffer::check_length() const {
   }
 }
 
-void TextBuffer::fail_here(std::string_view reason) const {
-  fail(ErrorKind::data, "[data] {}:{}: {}", path_.string(), line_, reason);
+void TextBuffer::fail_at(uint32_t line, std::string_view reason) const {
+  fail(ErrorKind::data, "[data] {}:{}: {}", path_.string(), line, reason);
 }
 
 }  // namespace zeno::data

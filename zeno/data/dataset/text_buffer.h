@@ -34,7 +34,8 @@ class TextBuffer {
   void skip_space();
   // A record that is still longer than what is unread must not be too long.
   void check_length() const;
-  [[noreturn]] void fail_here(std::string_view reason) const;
+  [[noreturn]] void fail_here(std::string_view reason) const { fail_at(line_, reason); }
+  [[noreturn]] void fail_at(uint32_t line, std::string_view reason) const;
 
  private:
   Path path_;
