@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "tests/support/command.h"
+#include "tests/support/mpirun.h"
 #include "tests/support/temp_dir.h"
 
 namespace zeno::test {
@@ -68,16 +69,39 @@ class WrongInput : public testing::Test {
 
 TEST_F(WrongInput, Files) {
   dir_.write("empty.jsonl", "");
-  expect(command("empty.jsonl"), 3, {"empty.jsonl", "nothing to learn"});
+  expect(command("empty.jsonl"), 3, {"empty.jsonl", "no samples"});
   dir_.write("users.jsonl", R"({"messages": [{"role": "user", "content": "x"}]})");
-  expect(command("users.jsonl"), 3, {"users.jsonl", "nothing to learn", "assistant"});
+  expect(command("users.jsonl"), 3, {"users.jsonl", "nothing to train on", "assistant"});
   dir_.write("bad.jsonl", chats(10) + "{\"messages\": [{\n" + chats(5));
   expect(command("bad.jsonl"), 3, {"bad.jsonl:11", "JSON", "--skip-bad-lines"});
   EXPECT_EQ(run_command(command("bad.jsonl", "--skip-bad-lines")).exit_code, 0);
   dir_.write("ids.jsonl", "{\"input_ids\": [1, 2, 3]}\n{\"input_ids\": [1, 2, 260]}\n");
   expect(command("ids.jsonl"), 3, {"ids.jsonl:2", "260", "vocabulary"});
   expect(command("none.jsonl"), 3, {"none.jsonl", "no such file"});
+  dir_.write("pointer.jsonl", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n");
+  expect(command("pointer.jsonl"), 3, {"pointer.jsonl", "git lfs pull"});
+  dir_.write("pairs.jsonl", R"({"prompt": "a", "chosen": "b", "rejected": "c"})");
+  expect(command("pairs.jsonl"), 3, {"pairs.jsonl:1", "'chosen'", "--columns"});
+  EXPECT_EQ(run_command(command("pairs.jsonl", "--columns completion=chosen")).exit_code, 0);
+  expect(command("pairs.jsonl", "--columns answer=chosen"), 2, {"--columns", "'answer'", "completion"});
+  dir_.write("long.jsonl", R"({"prompt": ")" + std::string(200, 'x') + R"(", "completion": "a"})");
+  expect(command("long.jsonl"), 3, {"every sample was cut away by --seq-len 64", "--too-long"});
   expect(command("good.jsonl", "--eval-split 0.999"), 3, {"0.999", "20 of 20", "--eval-split"});
+}
+
+// However many ranks there are, whoever of them sees it.
+TEST_F(WrongInput, DataErrorsAreToldOnce) {
+  dir_.write("bad.jsonl", chats(2) + "{\"messages\": [{\n");
+  dir_.write("long.jsonl", R"({"prompt": ")" + std::string(200, 'x') + R"(", "completion": "a"})");
+  for (const std::string& file : {"bad.jsonl", "long.jsonl"}) {
+    expect(command(file, "--ranks 4"), 3, {file == "bad.jsonl" ? "bad.jsonl:3" : "--seq-len 64"});
+    const CommandResult result = run_command(mpirun(2) + command(file));
+    EXPECT_EQ(result.exit_code, 3) << result.output;
+    const size_t first = result.output.find("error: [data]");
+    ASSERT_NE(first, std::string::npos) << result.output;
+    EXPECT_EQ(result.output.find("error: ", first + 1), std::string::npos) << result.output;
+    EXPECT_FALSE(fs::exists(path("out") + "/flight-recorder.txt")) << "no operation is to blame";
+  }
 }
 
 TEST_F(WrongInput, Templates) {

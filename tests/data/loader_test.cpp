@@ -199,7 +199,7 @@ TEST(Loader, RefusesNonsense) {
   // A cache that was damaged after its index was checked.
   const Loader strict(source, table, {.vocab_size = 10});
   expect_error(ErrorKind::data, {"vocabulary size 10", "damaged"}, [&] { strict.step(0); });
-  expect_error(ErrorKind::data, {"nothing to learn", "1 tokens"}, [] {
+  expect_error(ErrorKind::data, {"nothing to train on", "1 tokens"}, [] {
     const TokenSource one = generated(1);
     SequenceTable(one, {.seq_len = 1});
   });

@@ -129,7 +129,7 @@ TEST(TokenSource, RefusesWhatItCannotRead) {
   refused(ErrorKind::data, {"x.parquet", "zero byte at 2"},
           {folder.write("x.parquet", std::string("PA\0R", 4))});
   refused(ErrorKind::data, {"bad.zt", "wrong magic"}, {folder.write("bad.zt", "text in a .zt file")});
-  refused(ErrorKind::data, {"empty", "nothing to learn"}, {folder.write("empty", "")});
+  refused(ErrorKind::data, {"empty", "no samples"}, {folder.write("empty", "")});
   const DatasetSpec spec{.paths = {folder.write("a.txt", "a")},
                          .model = folder.path() / "elsewhere",
                          .cache = folder.path() / "cache",

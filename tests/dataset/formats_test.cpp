@@ -88,8 +88,10 @@ TEST(ShareGpt, SpeakersBecomeRoles) {
 }
 
 TEST(ShareGpt, FunctionCallsBecomeToolCalls) {
-  const ChatRecord chat = read_sharegpt(Json::parse(
-      R"({"tools": "[{\"name\": \"f\"}]", "conversations": [{"from": "function_call", "value": "{\"name\": \"f\", \"arguments\": \"{\\\"x\\\": 1}\"}"}]})"));
+  const Json record = Json::parse(
+      R"({"tools": "[{\"name\": \"f\"}]", "conversations": [{"from": "function_call", "value": "{\"name\": \"f\", \"arguments\": \"{\\\"x\\\": 1}\"}"}]})");
+  Fields fields(record);
+  const ChatRecord chat = read_conversation(fields);
   EXPECT_EQ(chat.tools, Json::parse(R"([{"name": "f"}])"));
   EXPECT_EQ(chat.messages, Json::parse(R"([{"role": "assistant", "content": "", "tool_calls":
       [{"type": "function", "function": {"name": "f", "arguments": {"x": 1}}}]}])"));
@@ -151,10 +153,13 @@ TEST(Detection, FollowsTheKeys) {
       {R"({"input_ids": [], "labels": []})", DataFormat::tokens},
       {R"({"tokens": []})", DataFormat::tokens},
   };
-  for (const auto& [line, format] : cases)
-    EXPECT_EQ(int(detect_format(Json::parse(line))), int(format)) << line;
-  expect_error(ErrorKind::data, {"keys a, b"}, [] { detect_format(Json::parse(R"({"a": 1, "b": 2})")); });
-  expect_error(ErrorKind::data, {"not a JSON object"}, [] { detect_format(Json::parse("[1]")); });
+  const auto detected = [](const std::string& line) {
+    const Json record = Json::parse(line);
+    return detect_format(Fields(record));
+  };
+  for (const auto& [line, format] : cases) EXPECT_EQ(int(detected(line)), int(format)) << line;
+  expect_error(ErrorKind::data, {"keys a, b"}, [&] { detected(R"({"a": 1, "b": 2})"); });
+  expect_error(ErrorKind::data, {"not a JSON object"}, [&] { detected("[1]"); });
 }
 
 TEST(BadLines, NameFileLineAndReason) {
@@ -204,7 +209,7 @@ TEST(Records, WithNothingToLearnAreLeftOut) {
                  "\n"
                  R"({"messages": [{"role": "assistant", "content": "b"}]})"),
             Texts{"{assistant\n[b}]\n"});
-  expect_error(ErrorKind::data, {"a.jsonl", "nothing to learn", "assistant"},
+  expect_error(ErrorKind::data, {"a.jsonl", "nothing to train on", "assistant"},
                [] { read(R"({"messages": [{"role": "user", "content": "a"}]})"); });
 }
 

@@ -21,10 +21,10 @@ void PrintTo(const Read& read, std::ostream* out) { *out << read.line << ":" << 
 std::vector<RawRecord> read_all(const std::string& contents, FileKind kind, const ReaderOptions& options) {
   const TempDir folder;
   const Path path = folder.write("a", contents);
-  RecordReader reader({path, kind, contents.size()}, options);
+  const auto reader = open_records({path, kind, contents.size()}, options);
   std::vector<RawRecord> all, some;
-  for (reader.next(some); !some.empty(); reader.next(some)) all.insert(all.end(), some.begin(), some.end());
-  EXPECT_EQ(reader.bytes_read(), contents.size());
+  for (reader->next(some); !some.empty(); reader->next(some)) all.insert(all.end(), some.begin(), some.end());
+  EXPECT_EQ(reader->bytes_read(), contents.size());
   return all;
 }
 
@@ -40,24 +40,47 @@ void expect_records(const std::string& contents, FileKind kind, const std::vecto
 }
 
 TEST(RecordReader, ReadsLines) {
-  expect_records("{\"a\":1}\r\n\n \t\n{}\n  {\"b\":2} \nx", FileKind::json_lines,
+  expect_records("{\"a\":1}\r\n\n \t\n{}\n  {\"b\":2} \nx", FileKind::json,
                  {{"{\"a\":1}", 1}, {"{}", 4}, {"{\"b\":2}", 5}, {"x", 6}});
-  expect_records("\xef\xbb\xbf{}\n", FileKind::json_lines, {{"{}", 1}});
-  expect_records("\n\n", FileKind::json_lines, {});
+  expect_records("\xef\xbb\xbf{}\n", FileKind::json, {{"{}", 1}});
+  expect_records("\n\n", FileKind::json, {});
 }
 
 TEST(RecordReader, ReadsElementsOfAnArray) {
-  expect_records("[]", FileKind::json_array, {});
+  expect_records("[]", FileKind::json, {});
   expect_records("\xef\xbb\xbf [\n{\"a\": \"]}\\\"\"},\n\n {\"b\":\n[1, {}]} , 7,\"x\\\\\"]\n",
-                 FileKind::json_array,
+                 FileKind::json,
                  {{"{\"a\": \"]}\\\"\"}", 2}, {"{\"b\":\n[1, {}]}", 4}, {"7", 5}, {"\"x\\\\\"", 5}});
+}
+
+TEST(RecordReader, ReadsValuesThatSpanLines) {
+  const std::string object = "{\n \"a\": [\n  {\"b\": 1}\n ]\n}";
+  expect_records(object, FileKind::json, {{object, 1}});
+  expect_records(object + "\n" + object + "\n\n", FileKind::json, {{object, 1}, {object, 6}});
+  expect_records("[\n{}\n]\n[{\"a\":\n1}]", FileKind::json, {{"{}", 2}, {"{\"a\":\n1}", 4}});
+}
+
+TEST(RecordReader, AListOfMessagesIsARecord) {
+  const std::string one = R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])";
+  const std::string two = R"([{"from": "human", "value": "]"}])";
+  expect_records(one, FileKind::json, {{one, 1}});
+  expect_records(one + "\n" + two + "\n", FileKind::json, {{one, 1}, {two, 2}});
+  expect_records("[" + one + ",\n" + two + "]", FileKind::json, {{one, 1}, {two, 2}});
+  const std::string spread = "[\n{\"role\": \"user\",\n\"content\": \"a\"}\n]";
+  expect_records(spread, FileKind::json, {{spread, 1}});
+}
+
+// One broken line leaves the others readable, wherever it stands.
+TEST(RecordReader, ABrokenLineEndsWhereItEnds) {
+  expect_records("{\"a\": [{\n{}\n{}", FileKind::json, {{"{\"a\": [{", 1}, {"{}", 2}, {"{}", 3}});
+  expect_records("{}\n{\"a\": \n[1]\n", FileKind::json, {{"{}", 1}, {"{\"a\":", 2}, {"[1]", 3}});
 }
 
 TEST(RecordReader, RefusesBrokenArrays) {
   const auto refused = [](const std::string& contents, const std::string& part) {
     for (const size_t piece : {1, 1000}) {
       expect_error(ErrorKind::data, {part, "/a:"},
-                   [&] { read_all(contents, FileKind::json_array, {.piece_bytes = piece}); });
+                   [&] { read_all(contents, FileKind::json, {.piece_bytes = piece}); });
     }
   };
   refused("[{}", "complete");
@@ -69,7 +92,7 @@ TEST(RecordReader, RefusesBrokenArrays) {
 TEST(RecordReader, RefusesEndlessRecords) {
   const std::string longer(100, 'x');
   expect_error(ErrorKind::data, {"a:2", "more than 50 bytes"}, [&] {
-    read_all("x\n" + longer + "\n" + longer, FileKind::json_lines, {.piece_bytes = 8, .record_bytes = 50});
+    read_all("x\n" + longer + "\n" + longer, FileKind::json, {.piece_bytes = 8, .record_bytes = 50});
   });
 }
 

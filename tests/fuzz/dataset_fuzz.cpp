@@ -1,5 +1,5 @@
-// Any bytes as a data file: read as lines and as an array in small pieces, every record looked at in every
-// format. Either it becomes a record or an Error(data) says why not.
+// Any bytes as a data file: read as JSON, as tables and as text in small pieces, every record looked at in
+// every format. Either it becomes a record or an Error(data) says why not.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -31,10 +31,12 @@ void read_in_every_format(const std::string& text) {
   guarded([&] { json = parse_json(text); });
   for (int format = 0; format <= int(DataFormat::tokens); ++format) {
     guarded([&] {
-      const Record record = read_record(json, DataFormat(format));
-      if (const auto* alpaca = std::get_if<AlpacaRecord>(&record)) {
-        chat_of(*alpaca);
-        plain_layout_of(*alpaca);
+      Fields fields(json);
+      for (const Record& record : read_record(fields, DataFormat(format))) {
+        if (const auto* alpaca = std::get_if<AlpacaRecord>(&record)) {
+          chat_of(*alpaca);
+          plain_layout_of(*alpaca);
+        }
       }
     });
   }
@@ -46,11 +48,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const int fd = ::memfd_create("fuzz", 0);
   if (::ftruncate(fd, 0) != 0 || ::pwrite(fd, data, size, 0) != ssize_t(size)) std::abort();
   const std::string path = "/proc/self/fd/" + std::to_string(fd);
-  for (const FileKind kind : {FileKind::json_lines, FileKind::json_array, FileKind::plain_text}) {
+  for (const FileKind kind : {FileKind::json, FileKind::csv, FileKind::tsv, FileKind::plain_text}) {
     guarded([&] {
-      RecordReader reader({path, kind, size}, {.piece_bytes = 7, .record_bytes = 1 << 16, .text_bytes = 16});
+      const auto reader =
+          open_records({path, kind, size}, {.piece_bytes = 7, .record_bytes = 1 << 16, .text_bytes = 16});
       std::vector<RawRecord> records;
-      for (reader.next(records); !records.empty(); reader.next(records)) {
+      for (reader->next(records); !records.empty(); reader->next(records)) {
         for (const RawRecord& record : records) read_in_every_format(record.text);
       }
     });

@@ -210,8 +210,9 @@ Sample SampleEncoder::encode_tokens(const TokenRecord& record) const {
   return sample;
 }
 
+bool SampleEncoder::has_template() const { return parts_->chat_template.has_value(); }
+
 bool SampleEncoder::template_reads(std::string_view name) const {
-  if (!parts_->chat_template) return false;
   const auto in_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
   const std::string_view source = parts_->chat_template->source();
   for (size_t at = source.find(name); at != std::string_view::npos; at = source.find(name, at + 1)) {

@@ -26,6 +26,7 @@ class SampleEncoder {
   Sample encode_text(std::string_view piece, bool first, bool last) const;
   // Does the chat template say this name, such as that of a message's key? What it does not say it drops.
   bool template_reads(std::string_view name) const;
+  bool has_template() const;
   // How records of a format are written, for the log.
   std::string layout_of(DataFormat format) const;
 

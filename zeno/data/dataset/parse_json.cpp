@@ -51,7 +51,7 @@ std::string place_of(std::string_view text, size_t byte) {
 
 [[noreturn]] void fail_parse(std::string_view text, const nlohmann::json::parse_error& error) {
   const std::string_view what = error.what();
-  const size_t byte = std::min(error.byte > 0 ? error.byte - 1 : 0, text.size());
+  size_t byte = std::min(error.byte > 0 ? error.byte - 1 : 0, text.size());
   const std::string expected = between(what, "; expected ", ";");
   const std::string hope = expected.empty() ? "" : ", expected " + expected;
   const bool ends = what.find("unexpected end of input") != std::string_view::npos ||
@@ -60,6 +60,8 @@ std::string place_of(std::string_view text, size_t byte) {
           "not JSON: it ends in the middle of a value, at {}{}; is the file complete?",
           place_of(text, text.size()), hope);
   std::string reason = between(what, " - ", "; last read");
+  // The library stands at the end of a text; its beginning says more.
+  if (reason == "unexpected string literal") byte = std::min(byte, text.substr(0, byte).rfind('"'));
   // The reason holds the library's advice on escapes and no text of the file.
   if (reason.starts_with("unexpected")) reason = fmt::format("got '{}'", shortened(text.substr(byte), 20));
   fail(ErrorKind::data, "not JSON at {}: {}{}", place_of(text, byte), shortened(reason, 120), hope);

@@ -33,6 +33,10 @@ struct Item {
 void add_unread(const ChatRecord& chat, const SampleEncoder& encoder, std::vector<std::string>& out) {
   const auto check = [&](const std::string& key, const Json& value, const std::string& name) {
     if (is_empty_value(value) || encoder.template_reads(key)) return;
+    // Without its calls an assistant's turn is empty, and to say nothing would be what is trained.
+    require(key != "tool_calls", ErrorKind::data,
+            "a message has 'tool_calls', which the chat template does not write; choose another with "
+            "--chat-template, or leave such records out");
     if (std::ranges::find(out, name) == out.end()) out.push_back(name);
   };
   check("tools", chat.tools, "tools");
@@ -117,8 +121,9 @@ class Builder {
     const std::vector<Record> records = read_record(fields, item.format);
     item.unused = fields.unused();
     for (const Record& record : records) {
+      const auto* chat = std::get_if<ChatRecord>(&record);
+      if (chat != nullptr && encoder_.has_template()) add_unread(*chat, encoder_, item.unused);
       item.samples.push_back(encoder_.encode(record));
-      if (const auto* chat = std::get_if<ChatRecord>(&record)) add_unread(*chat, encoder_, item.unused);
     }
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::data) throw;

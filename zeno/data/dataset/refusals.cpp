@@ -120,6 +120,13 @@ void refuse_media_in(const Record& record) {
 }
 
 std::string unknown_format_text(const Fields& fields) {
+  if (fields.find_text({"messages", "conversations", "conversation"}) != nullptr) {
+    return "the messages are a text that is no JSON list; write them as JSON (in Python json.dumps, not str)";
+  }
+  std::string records;  // a field that holds what should be the file
+  fields.for_each([&](std::string_view key, const Json& value) {
+    if (value.is_array() && !value.empty() && value[0].is_object()) records = key;
+  });
   for (const char* name : kQuestions) {
     if (!fields.has({name})) continue;
     return fmt::format(
@@ -127,6 +134,12 @@ std::string unknown_format_text(const Fields& fields) {
         "the "
         "fields are {}; if one of them is the answer give --columns instruction={},output=FIELD",
         name, fields.list(), name);
+  }
+  if (!records.empty()) {
+    return fmt::format(
+        "unknown format: got keys {}; if '{}' holds the records, write them alone as an array or one per "
+        "line",
+        fields.list(), shortened(records, 40));
   }
   return fmt::format(
       "unknown format: got keys {}; expected messages, conversations, instruction and output, question and "

@@ -77,8 +77,9 @@ bool TableReader::take_row(std::vector<std::string>& fields) {
   const std::string_view text = text_.unread();
   if (text.empty()) return false;
   // Spreadsheets of countries with a decimal comma write semicolons.
-  if (columns_.empty() && separator_ == ',') {
-    const std::string_view line = text.substr(0, text.find('\n'));
+  const size_t line_end = text.find('\n');
+  if (columns_.empty() && separator_ == ',' && (line_end != kNone || text_.at_end())) {
+    const std::string_view line = text.substr(0, line_end);
     if (line.find(',') == kNone && line.find(';') != kNone) separator_ = ';';
   }
   for (size_t at = 0;;) {
