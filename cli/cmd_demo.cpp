@@ -159,7 +159,7 @@ void run(const DemoFlags& flags) {
 void add_demo(CLI::App& app) {
   CLI::App* command = app.add_subcommand("demo", "the whole path on a small model, no input needed");
   auto flags = std::make_shared<DemoFlags>();
-  command->add_option("--out", flags->folder, "folder for everything it makes");
+  command->add_option("--out", flags->folder, "folder for everything it makes")->type_name("DIR");
   command->add_option("--steps", flags->steps, "optimizer steps");
   command->callback([flags] { run(*flags); });
 }

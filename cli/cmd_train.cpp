@@ -14,6 +14,7 @@
 #include "zeno/comm/world.h"
 #include "zeno/model/config.h"
 #include "zeno/train/config_resolve.h"
+#include "zeno/train/flag_groups.h"
 #include "zeno/train/peer_folder.h"
 #include "zeno/train/policy.h"
 #include "zeno/train/resume.h"
@@ -111,6 +112,20 @@ int supervise(const RunFlags& flags, const train::ParsedConfig& parsed) {
   return supervisor.run();
 }
 
+// The commands that most people need.
+constexpr const char* kExamples =
+    "Examples\n"
+    "  Fine-tune a model on chats, instructions or texts (JSONL):\n"
+    "    zeno train --model DIR --data chats.jsonl --out tuned\n"
+    "  Train an adapter on a model in 4 bits, for a large model and little memory:\n"
+    "    zeno train --model DIR --data chats.jsonl --out tuned --lora-rank 16 --quantize-base nf4\n"
+    "  Hold a part back, evaluate on it and keep the best model:\n"
+    "    zeno train --model DIR --data chats.jsonl --out tuned --eval-split 0.05 --keep-best\n"
+    "  Use eight ranks and a DeepSpeed config, on several hosts with mpirun before zeno:\n"
+    "    zeno train --model DIR --data chats.jsonl --out tuned --config ds.json --ranks 8\n"
+    "  Save every 200 steps, and resume after whatever ended the run:\n"
+    "    zeno train --model DIR --data chats.jsonl --out tuned --save-every 200 --resume auto";
+
 }  // namespace
 
 void add_train(CLI::App& app) {
@@ -118,8 +133,11 @@ void add_train(CLI::App& app) {
   auto flags = std::make_shared<RunFlags>();
   auto print_only = std::make_shared<bool>(false);
   flags->add_to(*command);
-  command->add_flag("--print-config", *print_only,
-                    "show the effective values and where each came from, then stop");
+  command
+      ->add_flag("--print-config", *print_only,
+                 "show the effective values and where each came from, then stop")
+      ->group(std::string(train::kOutputFlags));
+  command->footer(kExamples);
   command->callback([flags, print_only] {
     set_log_rank(comm::launch_info().rank);  // one process of many: rank 0 speaks for all
     const train::ParsedConfig parsed = flags->parse();

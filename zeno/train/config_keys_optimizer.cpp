@@ -167,7 +167,8 @@ void add_optimizer_keys(TableBuilder& table) {
   table
       .key<kOptimizer, &OptimizerConfig::type>(
           "type", "Adam, AdamW, SGD or Lion; Adam is AdamW unless adam_w_mode is false; others are refused")
-      .set_flag("--optimizer");
+      .set_flag("--optimizer")
+      .set_takes("NAME");
   table.no_effect("legacy_fusion", boolean, "false", "the update is one fused pass already");
   add_optimizer_params(table);
   add_foreign_optimizer_params(table);

@@ -127,7 +127,8 @@ void add_offload_optimizer(TableBuilder& table) {
   table
       .key<kZero, kOptimizer, &OffloadOptimizerConfig::nvme_path>(
           "nvme_path", "folder on a fast disk; several, by comma, are striped")
-      .set_flag("--nvme-path");
+      .set_flag("--nvme-path")
+      .set_takes("DIR");
   table
       .key<kZero, kOptimizer, &OffloadOptimizerConfig::buffer_count>("buffer_count",
                                                                      "nvme: chunks in host memory at once")
@@ -140,7 +141,7 @@ void add_offload_optimizer(TableBuilder& table) {
   table
       .key<kZero, kOptimizer, &OffloadOptimizerConfig::cpu_share>(
           "cpu_share",
-          "of what is on a GPU's host, the part that the CPU updates there; -1: by measured rates")
+          "share of the states in a GPU's host memory that the CPU updates; -1: by measured rates")
       .range(-1, 1)
       .set_flag("--cpu-share");
   table.no_effect("fast_init", boolean, "false", "state is created in its tier");
