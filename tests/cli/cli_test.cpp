@@ -280,5 +280,17 @@ TEST_F(Cli, InspectChecksEveryWeight) {
   expect_failure(zeno("inspect " + model()), 3, {"nan"});
 }
 
+TEST_F(Cli, InspectTakesAFolderThatHasOnlyAConfig) {
+  std::filesystem::create_directory(path("bare"));
+  std::filesystem::copy(model() + "/config.json", path("bare/config.json"));
+  const CommandResult shown = zeno("inspect " + path("bare"));
+  EXPECT_EQ(shown.exit_code, 0) << shown.output;
+  for (const char* part :
+       {"blocks.1.mlp.down.weight", "llama: 2 blocks, hidden 32", "no weights in this folder"})
+    EXPECT_NE(shown.output.find(part), std::string::npos) << shown.output;
+  dir_.write("bare/pytorch_model.bin", "x");
+  expect_failure(zeno("inspect " + path("bare")), 3, {"pytorch_model.bin is not supported"});
+}
+
 }  // namespace
 }  // namespace zeno::test
