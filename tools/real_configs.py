@@ -39,9 +39,9 @@ def losses(out: pathlib.Path) -> list:
 
 def reason_of(line: str) -> str:
     """The line without what differs from config to config, to count alike ones together."""
-    line = re.sub(r"^(error|zeno): *", "", line)
+    line = re.sub(r"^(\[rank \d+\] )?error: ", "", line)
     line = re.sub(r"\S*\.json(:\d+)*", "FILE", line)
-    return re.sub(r"\b\d[\d.e+-]*\b", "N", line)[:100]
+    return re.sub(r"\b\d[\d.e+-]*\b", "N", line)[:120]
 
 
 def run(config: pathlib.Path, options: argparse.Namespace, work: pathlib.Path) -> tuple:
@@ -57,7 +57,7 @@ def run(config: pathlib.Path, options: argparse.Namespace, work: pathlib.Path) -
     values = losses(out)
     shutil.rmtree(out, ignore_errors=True)
     lines = [line for line in done.stderr.splitlines() + done.stdout.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("error:")]
+    errors = [line for line in lines if re.match(r"(\[rank \d+\] )?error: ", line)]
     said = errors[0] if errors else (lines[-1] if lines else "nothing was said")
     if done.returncode == 0:
         good = len(values) == STEPS and all(value is not None and math.isfinite(value) for value in values)

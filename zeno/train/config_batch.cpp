@@ -59,9 +59,10 @@ void keep_batch(ParsedConfig& parsed, int64_t keep, int64_t world) {
                                ? told(parsed, kTrain, keep)
                                : fmt::format("the batch of {} samples that the config says", keep);
   require(keep % world == 0, kUsage,
-          "[batch] {} cannot be shared by {} ranks; use --train-batch {}{}, or {} ranks", what, world,
-          keep > world ? fmt::format("{} or ", keep / world * world) : "", (keep / world + 1) * world,
-          divisors(keep, keep));
+          "[batch] {} cannot be shared by {} ranks; use --train-batch {}{}, or a number of ranks that "
+          "divides it: {}",
+          what, world, keep > world ? fmt::format("{} or ", keep / world * world) : "",
+          (keep / world + 1) * world, divisors(keep, keep));
   const int64_t per_rank = keep / world;
   const auto fits = [&](const char* key, const char* flag, int64_t value) {
     require(per_rank % value == 0, kUsage,
@@ -104,9 +105,10 @@ void resolve_batch(TrainConfig& config, int64_t world) {
   require(b.train_batch >= 0 && b.micro_batch >= 0 && b.grad_accum >= 0, kUsage,
           "[batch] got train {}, micro {}, accumulation {}, expected positive numbers", b.train_batch,
           b.micro_batch, b.grad_accum);
-  require(b.train_batch > 0 || b.micro_batch > 0, kUsage,
-          "[batch] neither train_batch_size nor train_micro_batch_size_per_gpu is given; add one, or "
-          "--micro-batch N");
+  require(
+      b.train_batch > 0 || b.micro_batch > 0, kUsage,
+      "[batch] the config gives neither train_batch_size nor train_micro_batch_size_per_gpu, one of which "
+      "DeepSpeed needs; add one, or give --micro-batch N");
   const BatchConfig given = b;
   if (b.train_batch == 0 || b.micro_batch == 0) {
     if (b.grad_accum == 0) b.grad_accum = 1;

@@ -36,7 +36,8 @@ void fill_rate(ParsedConfig& parsed) {
   const std::string what = adapters ? "adapters" : "full training";
   parsed.config.optimizer.lr = adapters ? kAdapterRate : kFullRate;
   if (parsed.from_file && !has_own_rates(parsed))
-    parsed.warnings.push_back(fmt::format("{}: the config gives none: {} for {}; choose with --lr", kRate,
+    parsed.warnings.push_back(fmt::format("{}: {} in the config: {} for {}; choose with --lr", kRate,
+                                          parsed.is_auto(kRate) ? "\"auto\"" : "not",
                                           parsed.config.optimizer.lr, what));
   parsed.origins.insert_or_assign(kRate, ValueOrigin{Kind::by_default, "default for " + what});
 }

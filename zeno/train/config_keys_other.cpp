@@ -110,14 +110,23 @@ void add_parallelism(TableBuilder& table) {
 }
 
 void add_training_features(TableBuilder& table) {
-  table.open_block("hybrid_engine", refused, "generation during training is not implemented");
+  table.open_block("hybrid_engine", refused,
+                   "generation during training is not supported; remove it to train without");
   table.open_block("compile", warned, "the step program is always compiled");
-  table.open_block("curriculum_learning", refused, "it changes the data order and is not implemented");
-  table.open_block("data_efficiency", refused, "it changes the data order and is not implemented");
-  table.open_block("progressive_layer_drop", refused, "it changes results and is not implemented");
-  table.open_block("compression_training", refused, "it changes results and is not implemented");
-  table.open_block("sparse_attention", refused, "it changes results and is not implemented");
-  table.open_block("quantize_training", refused, "it changes results and is not implemented");
+  table.open_block(
+      "curriculum_learning", refused,
+      "it changes the order of the data and is not supported; remove it to train in shuffled order");
+  table.open_block(
+      "data_efficiency", refused,
+      "it changes the order of the data and is not supported; remove it to train in shuffled order");
+  table.open_block("progressive_layer_drop", refused,
+                   "it changes the results and is not supported; remove it to train without");
+  table.open_block("compression_training", refused,
+                   "it changes the results and is not supported; remove it to train without");
+  table.open_block("sparse_attention", refused,
+                   "it changes the results and is not supported; remove it to train without");
+  table.open_block("quantize_training", refused,
+                   "it changes the results and is not supported; remove it to train without");
   table.open_block("autotuning", warned, "use `zeno plan`");
   table.open_block("eigenvalue", warned, "only compression reads it");
   table.warned("graph_harvesting", boolean, "false", "the step program is static already");

@@ -115,7 +115,8 @@ void add_precision_keys(TableBuilder& table) {
   table.no_effect("buffer_dtype", dtype, "null", "the models have no buffers to cast");
   table.top();
   table.open_block("amp", KeyStatus::refused, "apex amp does not work with ZeRO: use bf16 or fp16");
-  table.block("torch_autocast", KeyStatus::refused, "autocast changes results: use bf16 or fp16");
+  table.block("torch_autocast", KeyStatus::refused,
+              "autocast changes the results; remove it and use bf16 or fp16");
   table.inside("enabled", boolean, "false");
   table.inside("dtype", dtype, "null");
   table.inside("lower_precision_safe_modules", texts, "null");

@@ -172,7 +172,7 @@ void add_inner_blocks(TableBuilder& table) {
   add_offload_optimizer(table);
   add_offload_param(table);
   table.block("zero_optimization.zenflow", KeyStatus::refused,
-              "ZenFlow updates with stale gradients: not exact Adam");
+              "ZenFlow updates with stale gradients, which is not Adam; remove it");
   table.inside("topk_ratio", number, "0.1").range(0, 1);
   table.inside("select_strategy", choice, "\"auto\"").set_choices({"auto", "step", "epoch"});
   table.inside("select_interval", integer, "null").range(1);

@@ -173,6 +173,10 @@ void resolve_warmup(ParsedConfig& parsed) {
   if (lr_flag || (!parsed.given(kMaxLr) && follows_lr)) {
     s.warmup_max_lr = s.lr;
     parsed.derive(kMaxLr, "optimizer.params.lr");
+  } else if (!parsed.given(kMaxLr) && s.warmup_max_lr != s.lr) {
+    parsed.warnings.push_back(
+        fmt::format("{}: the rate rises to {}, DeepSpeed's default, not to optimizer.params.lr {}; set {}",
+                    where(parsed, "scheduler.type"), s.warmup_max_lr, s.lr, kMaxLr));
   }
 }
 
