@@ -99,6 +99,7 @@ train::ParsedConfig config_of(const DemoFlags& flags, int stage) {
       {"zeno.cache", folder + "/cache", "--cache"},
       {"zeno.ranks", std::to_string(kRanks), "--ranks"},
       {"zeno.device", "cpu", "--device"},
+      {"zeno.auto", "false", "--no-auto"},
       {"zeno.steps", std::to_string(flags.steps), "--steps"},
       {"zeno.seq_len", std::to_string(kSequence), "--seq-len"},
       {"zero_optimization.stage", std::to_string(stage), "--stage"},

@@ -18,6 +18,7 @@
 #include "zeno/train/peer_folder.h"
 #include "zeno/train/policy.h"
 #include "zeno/train/resume.h"
+#include "zeno/train/setting_choices.h"
 #include "zeno/train/supervisor.h"
 #include "zeno/train/trainer.h"
 
@@ -36,7 +37,10 @@ std::vector<Path> checkpoints_anywhere(const train::RunConfig& run) {
 void print_effective(train::ParsedConfig parsed) {
   const train::TrainConfig& config = parsed.config;
   const int64_t ranks = std::max<int64_t>(config.run.ranks, comm::launch_info().size);
-  if (!config.run.choose && train::batch_can_be_resolved(parsed)) train::resolve_batch(parsed, ranks);
+  train::resolve_device(parsed, train::device_of(config.run, 0).kind);
+  if (config.run.choose) train::mark_open(parsed);
+  const bool batch_open = config.run.choose && config.batch.micro_batch == 0;
+  if (!batch_open && train::batch_can_be_resolved(parsed)) train::resolve_batch(parsed, ranks);
   if (!config.run.model.empty()) {
     const model::ModelConfig model = model::load_config(config.run.model);
     train::resolve_model(parsed, model.hidden, model.layers);

@@ -59,8 +59,9 @@ Type type_of(const CLI::Option& option) {
 
 std::string left_of(const CLI::Option& option) {
   std::string text = option.get_name(option.get_positional(), true);
-  const size_t comma = text.find(',');
-  if (comma != std::string::npos) text.insert(comma + 1, " ");
+  // CLI11 writes "-h,--help" and "--auto,--no-auto{false}".
+  if (const size_t value = text.find('{'); value != std::string::npos) text.resize(value);
+  if (const size_t comma = text.find(','); comma != std::string::npos) text.insert(comma + 1, " ");
   if (option.get_items_expected_max() == 0 || option.get_positional()) return text;  // a switch
   const std::string word = type_of(option).word;
   text += option.get_expected_min() == 0 ? fmt::format(" [{}]", word) : " " + word;

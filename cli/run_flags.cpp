@@ -59,8 +59,11 @@ void RunFlags::add_flag(CLI::App& app, const train::ConfigKey& key) {
     overrides.push_back({key.path, value, key.flag});
   };
   if (key.type == train::KeyType::boolean) {
+    // CLI11 counts flags behind a ! backwards.
+    const std::string names = key.flag_off.empty() ? key.flag : key.flag + ",!" + key.flag_off;
     app.add_flag_function(
-        key.flag, [record](int64_t count) { record(count > 0 ? "true" : "false"); }, key.note);
+        names, [record](int64_t count) { record(count > 0 ? "true" : "false"); },
+        key.default_text == "true" ? key.note + " [default on]" : key.note);
     return;
   }
   CLI::Option* option;
@@ -96,8 +99,9 @@ std::vector<std::string> RunFlags::words() const {
   std::vector<std::string> words{name_};
   if (!config.empty()) words.insert(words.end(), {"--config", config});
   for (const train::FlagOverride& flag : overrides) {
-    words.push_back(flag.flag);
     const train::ConfigKey* key = train::find_key(flag.key);
+    const bool off = key != nullptr && !key->flag_off.empty() && flag.value == "false";
+    words.push_back(off ? key->flag_off : flag.flag);
     if (key == nullptr || key->type != train::KeyType::boolean) words.push_back(flag.value);
   }
   return words;

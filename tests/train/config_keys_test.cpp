@@ -29,7 +29,7 @@ std::string other_value(const ConfigKey& key) {
     }
     case KeyType::text:
       if (key.leaf().ends_with("_mem")) return "\"80GB\"";
-      return key.path == "optimizer.type" ? "\"Lion\"" : "\"something\"";
+      return key.choices.empty() ? "\"something\"" : fmt::format("\"{}\"", key.choices.back());
     case KeyType::choice:
       return fmt::format("\"{}\"", key.choices[standard == fmt::format("\"{}\"", key.choices[0]) ? 1 : 0]);
     case KeyType::dtype:

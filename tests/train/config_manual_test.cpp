@@ -49,6 +49,11 @@ std::string takes(const ConfigKey& key) { return cell(short_numbers(describe_val
 
 std::string code(std::string_view text) { return fmt::format("`{}`", text); }
 
+std::string flags_of(const ConfigKey& key) {
+  if (key.flag.empty()) return "";
+  return code(key.flag) + (key.flag_off.empty() ? "" : ", " + code(key.flag_off));
+}
+
 std::string what_of(const ConfigKey& key) {
   std::string text = key.note;
   for (size_t i = 0; i < key.rename_to.size(); ++i)
@@ -66,7 +71,7 @@ void write_flags(std::string& page) {
                         group.title);
     for (const ConfigKey* key : group.keys) {
       const bool is_switch = key->type == KeyType::boolean;
-      page += fmt::format("| {} | {} | {} | {} | {} |\n", code(key->flag), is_switch ? "" : takes(*key),
+      page += fmt::format("| {} | {} | {} | {} | {} |\n", flags_of(*key), is_switch ? "" : takes(*key),
                           is_switch && key->default_text == "false" ? "" : default_of(*key), what_of(*key),
                           code(key->path));
     }
@@ -103,7 +108,7 @@ void write_table(std::string& page, std::string_view title, std::string_view blo
     while (i + 1 < keys.size() && same_but_for_name(key, *keys[i + 1]))
       names += ", " + code(keys[++i]->leaf());
     page += fmt::format("| {} | {} | {} | {} | {} | {} |\n", names, takes(key), default_of(key),
-                        status_of(key), key.flag.empty() ? "" : code(key.flag), what_of(key));
+                        status_of(key), flags_of(key), what_of(key));
   }
 }
 

@@ -25,6 +25,11 @@ ConfigKey& ConfigKey::set_takes(std::string_view word) {
   return *this;
 }
 
+ConfigKey& ConfigKey::set_flag_off(std::string_view name) {
+  flag_off = name;
+  return *this;
+}
+
 ConfigKey& ConfigKey::set_auto(std::string_view text) {
   auto_text = text;
   return *this;
@@ -37,6 +42,11 @@ ConfigKey& ConfigKey::set_only_with(std::vector<std::string> types) {
 
 ConfigKey& ConfigKey::set_choices(std::vector<std::string_view> names) {
   choices = std::move(names);
+  return *this;
+}
+
+ConfigKey& ConfigKey::set_advice(std::string_view text) {
+  advice = text;
   return *this;
 }
 

@@ -31,7 +31,8 @@ void add_activation_checkpointing(TableBuilder& table) {
 void add_numerics(TableBuilder& table) {
   table
       .key<&TrainConfig::precision, &PrecisionConfig::compute>(
-          "dtype", "compute dtype; when not given: from fp16 and bf16, else fp32")
+          "dtype",
+          "compute dtype; when not given: from fp16 and bf16, else fp32; without a config: bf16 on GPUs")
       .set_flag("--dtype");
   table
       .key<&TrainConfig::precision, &PrecisionConfig::matmul>(
@@ -146,8 +147,11 @@ void add_run(TableBuilder& table) {
       .set_flag("--deadline");
   table
       .key<kRun, &RunConfig::choose>(
-          "auto", "stage, offload, recompute, batch and order that are not given: chosen by the planner")
-      .set_flag("--auto");
+          "auto",
+          "stage, offload, recompute, batch and order that are not given: chosen by the planner; "
+          "without a config: true")
+      .set_flag("--auto")
+      .set_flag_off("--no-auto");
   table
       .key<kRun, &RunConfig::device_mem>(
           "device_mem", "device memory a rank may use, such as 80GB or 79GiB; empty: what is free")

@@ -153,6 +153,15 @@ size_t RunData::host_bytes() const {
   return bytes;
 }
 
+void RunData::deal(const TrainConfig& config, const comm::World& world) {
+  const auto loader = [&](const data::TokenSource& source, const data::SequenceTable& table, bool shuffle) {
+    return std::make_unique<data::Loader>(source, table, loader_options(config, vocab_size_, world, shuffle));
+  };
+  train_ = loader(*source_, *train_table_, config.data.shuffle);
+  if (!evaluation_table_) return;
+  evaluation_ = loader(evaluation_source_ ? *evaluation_source_ : *source_, *evaluation_table_, false);
+}
+
 RunData open_run_data(const TrainConfig& config, int64_t vocab_size, int64_t seq_len, comm::World& world,
                       const data::BuildProgress& progress) {
   require(!config.run.data.empty(), ErrorKind::usage,
@@ -166,6 +175,7 @@ RunData open_run_data(const TrainConfig& config, int64_t vocab_size, int64_t seq
   if (!to_build.empty()) prepare_together(world, to_build, progress);
 
   RunData run;
+  run.vocab_size_ = vocab_size;
   const auto seed = uint64_t(config.run.seed);
   run.source_ = std::make_unique<data::TokenSource>(
       generated ? data::TokenSource::generated(
@@ -186,8 +196,6 @@ RunData open_run_data(const TrainConfig& config, int64_t vocab_size, int64_t seq
   }
   run.train_table_ = std::make_unique<data::SequenceTable>(*run.source_, pack);
   log_info("[data] {}", run.train_report().text());
-  run.train_ = std::make_unique<data::Loader>(*run.source_, *run.train_table_,
-                                              loader_options(config, vocab_size, world, config.data.shuffle));
   if (!split && !evaluation) return run;
 
   pack.part = split ? data::SamplePart::held_out : data::SamplePart::all;
@@ -195,8 +203,6 @@ RunData open_run_data(const TrainConfig& config, int64_t vocab_size, int64_t seq
   const data::TokenSource& source = split ? *run.source_ : *run.evaluation_source_;
   run.evaluation_table_ = std::make_unique<data::SequenceTable>(source, pack);
   log_info("[data] evaluation: {}", run.evaluation_table_->report().text());
-  run.evaluation_ = std::make_unique<data::Loader>(source, *run.evaluation_table_,
-                                                   loader_options(config, vocab_size, world, false));
   return run;
 }
 
