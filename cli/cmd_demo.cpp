@@ -99,6 +99,7 @@ train::ParsedConfig config_of(const DemoFlags& flags, int stage) {
       {"zeno.cache", folder + "/cache", "--cache"},
       {"zeno.ranks", std::to_string(kRanks), "--ranks"},
       {"zeno.device", "cpu", "--device"},
+      {"zeno.auto", "false", "--no-auto"},
       {"zeno.steps", std::to_string(flags.steps), "--steps"},
       {"zeno.seq_len", std::to_string(kSequence), "--seq-len"},
       {"zero_optimization.stage", std::to_string(stage), "--stage"},
@@ -159,7 +160,7 @@ void run(const DemoFlags& flags) {
 void add_demo(CLI::App& app) {
   CLI::App* command = app.add_subcommand("demo", "the whole path on a small model, no input needed");
   auto flags = std::make_shared<DemoFlags>();
-  command->add_option("--out", flags->folder, "folder for everything it makes");
+  command->add_option("--out", flags->folder, "folder for everything it makes")->type_name("DIR");
   command->add_option("--steps", flags->steps, "optimizer steps");
   command->callback([flags] { run(*flags); });
 }

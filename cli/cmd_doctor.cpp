@@ -171,16 +171,20 @@ void measure(const DoctorFlags& flags) {
 void add_doctor(CLI::App& app) {
   CLI::App* command = app.add_subcommand("doctor", "what this machine offers, and what is missing");
   auto flags = std::make_shared<DoctorFlags>();
-  command->add_option("folder", flags->folder, "where results would go; default: here");
+  command->add_option("folder", flags->folder, "where results would go");
   CLI::Option* rates = command->add_flag("--measure", flags->measure,
                                          "measure and store the rates that zeno plan needs; about 20 s");
   command
-      ->add_option("--out", flags->out, "file to store them in; default: ~/.cache/zeno/machine-DEVICE.json")
+      ->add_option("--out", flags->out,
+                   "file to store them in; when not given: ~/.cache/zeno/machine-DEVICE.json")
+      ->type_name("FILE")
       ->needs(rates);
-  command->add_option("--device", flags->device, "cpu or cuda; default: cuda where there is one")
+  command->add_option("--device", flags->device, "device to measure; when not given: cuda where there is one")
+      ->type_name("NAME")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->needs(rates);
   command->add_option("--between-rate", flags->between, "GB/s between nodes for each rank, to be stored too")
+      ->default_str("")
       ->needs(rates);
   command->callback([flags] { flags->measure ? measure(*flags) : show(flags->folder); });
 }

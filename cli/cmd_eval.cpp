@@ -49,8 +49,9 @@ void add_eval(CLI::App& app) {
   // A config of training may be given with all its flags; those without an effect here are not shown.
   for (CLI::Option* option : command->get_options()) {
     const std::string name = option->get_name();
-    if (name != "--help" && std::ranges::find(kShown, name) == kShown.end()) option->group("");
+    if (!name.starts_with("--help") && std::ranges::find(kShown, name) == kShown.end()) option->group("");
   }
+  command->get_option("--data")->description("files to evaluate on");
   command->add_flag("--json", *json, "machine-readable");
   command->callback([flags, json] { run(*flags, *json); });
 }

@@ -113,11 +113,16 @@ void add_export(CLI::App& app) {
                    "a model folder or a checkpoint (also DeepSpeed's); with --merge, an adapter folder")
       ->required();
   command->add_option("out", flags->out, "the new folder")->required();
-  command->add_option("--dtype", flags->dtype, "of the weights: fp32, bf16 or fp16; default: as they are");
-  command->add_option("--max-shard-size", flags->max_shard_size,
-                      "cut weights into files of at most this; 5GB");
+  command->add_option("--dtype", flags->dtype, "dtype of the weights; when not given: as they are")
+      ->type_name("NAME:{fp32,bf16,fp16}");
+  command
+      ->add_option("--max-shard-size", flags->max_shard_size, "cut weights into files of at most this size")
+      ->type_name("SIZE");
   command->add_flag("--merge", flags->merge, "merge the adapter into its model");
-  command->add_option("--base", flags->base, "of an adapter or checkpoint: the model; default: as it says");
+  command
+      ->add_option("--base", flags->base,
+                   "model of an adapter or checkpoint; when not given: the one that it names")
+      ->type_name("DIR");
   command->add_flag("--overwrite", flags->overwrite, "replace a model that is already there");
   command->callback([flags] { run(*flags); });
 }

@@ -12,6 +12,7 @@
 #include "cli/text_stream.h"
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
+#include "zeno/base/python_json.h"
 #include "zeno/model/adapter_weights.h"
 #include "zeno/model/generator.h"
 #include "zeno/model/layers.h"
@@ -41,7 +42,7 @@ model::SamplingOptions sampling_of(const GenerateFlags& flags) {
   bool choose = flags.temperature || flags.top_p || flags.top_k || flags.min_p;
   const Path path = Path(flags.model) / "generation_config.json";
   if (file_exists(path)) {
-    const Json json = Json::parse(read_file(path, 1 << 20), nullptr, false);
+    const Json json = Json::parse(quote_special_numbers(read_file(path, 1 << 20)), nullptr, false);
     const auto read = [&](const char* key, auto& value) {
       if (json.is_object() && json.contains(key) && json[key].is_number()) json[key].get_to(value);
     };
@@ -242,35 +243,53 @@ void run(const GenerateFlags& flags) {
 void add_generate(CLI::App& app) {
   CLI::App* command = app.add_subcommand("generate", "continue texts, or chat, with the model of a folder");
   auto flags = std::make_shared<GenerateFlags>();
-  command->add_option("--model", flags->model, "model folder")->required();
-  command->add_option("--adapter", flags->adapter, "LoRA adapter folder");
+  command->add_option("--model", flags->model, "model folder")->type_name("DIR")->required();
+  command->add_option("--adapter", flags->adapter, "LoRA adapter folder")->type_name("DIR");
   command->add_option("--prompt", flags->prompts, "text to continue; may be given several times");
-  command->add_option("--prompt-file", flags->prompt_file,
-                      "a prompt per line, or JSONL with \"prompt\" or \"messages\"; answers come as JSONL");
+  command
+      ->add_option("--prompt-file", flags->prompt_file,
+                   "a prompt per line, or JSONL with \"prompt\" or \"messages\"; answers come as JSONL")
+      ->type_name("FILE");
   command->add_flag("--chat", flags->chat, "use the chat template; without a prompt: talk to the model");
-  command->add_option("--chat-template", flags->chat_template,
-                      "a preset or a .jinja file; default: the folder's own");
-  command->add_option("--template-extra", flags->template_extra,
-                      "JSON object of further variables for the template: '{\"enable_thinking\": false}'");
-  command->add_option("--chat-date", flags->chat_date,
-                      "YYYY-MM-DD for templates that ask for the date; default: today");
   command->add_option("--system", flags->system, "with --chat: the system message")->needs("--chat");
-  command->add_option("--max-new-tokens", flags->max_new_tokens, "at most so many, 256")->check(positive());
-  command->add_option("--temperature", flags->temperature, "0: the most likely token always");
-  command->add_option("--top-k", flags->top_k, "choose among so many tokens");
-  command->add_option("--top-p", flags->top_p, "choose among the likeliest with this probability together");
-  command->add_option("--min-p", flags->min_p, "choose among those with this share of the likeliest");
-  command->add_option("--repetition-penalty", flags->repetition_penalty,
-                      "above 1: avoid what was there before");
-  command->add_flag("--greedy", flags->greedy, "the same as --temperature 0");
-  command->add_option("--seed", flags->seed, "of the choices")->check(not_negative());
+  command
+      ->add_option("--chat-template", flags->chat_template,
+                   "a preset or a .jinja file; when not given: the folder's own")
+      ->type_name("NAME|FILE");
+  command
+      ->add_option("--template-extra", flags->template_extra,
+                   "object of further variables for the template: '{\"enable_thinking\": false}'")
+      ->type_name("JSON");
+  command
+      ->add_option("--chat-date", flags->chat_date,
+                   "YYYY-MM-DD for templates that ask for the date; when not given: today")
+      ->type_name("DATE");
+  command->add_option("--max-new-tokens", flags->max_new_tokens, "longest answer, in tokens")
+      ->check(positive());
   command->add_option("--stop", flags->stops, "text that ends an answer; may be given several times");
-  command->add_option("--context", flags->context, "tokens of a prompt with its answer; default: as needed")
+  command->option_defaults()->group("Sampling (when not given: as the folder says, else greedy)");
+  command->add_flag("--greedy", flags->greedy, "always the most likely token, the same as --temperature 0");
+  command->add_option("--temperature", flags->temperature,
+                      "above 0: sample; 0: always the most likely token");
+  command->add_option("--top-k", flags->top_k, "sample from the k most likely tokens");
+  command->add_option("--top-p", flags->top_p,
+                      "sample from the most likely tokens whose probabilities add up to this");
+  command->add_option("--min-p", flags->min_p,
+                      "sample from tokens with at least this share of the most likely one's probability");
+  command->add_option("--repetition-penalty", flags->repetition_penalty,
+                      "above 1: avoid tokens that have appeared already");
+  command->add_option("--seed", flags->seed, "seed of the sampling")->check(not_negative());
+  command->option_defaults()->group("Running");
+  command->add_option("--device", flags->device, "where to compute")->type_name("NAME:{auto,cpu,cuda}");
+  command->add_option("--dtype", flags->dtype, "dtype of the weights; when not given: as in the folder")
+      ->type_name("NAME:{fp32,bf16,fp16}");
+  command
+      ->add_option("--context", flags->context,
+                   "tokens of the longest prompt with its answer; 0: as many as needed")
       ->check(not_negative());
-  command->add_option("--batch", flags->batch, "prompts of a file to run side by side, 8")->check(positive());
-  command->add_option("--device", flags->device, "auto, cpu or cuda");
-  command->add_option("--dtype", flags->dtype, "fp32, bf16 or fp16; default: as in the folder");
-  command->add_option("--threads", flags->threads, "CPU: default: all cores")->check(not_negative());
+  command->add_option("--batch", flags->batch, "prompts of a file to run side by side")->check(positive());
+  command->add_option("--threads", flags->threads, "threads on the CPU; 0: one per core")
+      ->check(not_negative());
   command->callback([flags] { run(*flags); });
 }
 

@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 
@@ -88,13 +89,18 @@ void show_deepspeed(const Path& path) {
   if (!run.without_moments.empty()) fmt::print("no moments: {}\n", run.without_moments);
 }
 
-// A model folder: opens and checks everything that training would read.
-void show_model(const std::string& path) {
-  const model::ModelConfig config = model::load_config(path);
-  const nn::LayerList layers = model::build_layers(config, std::min<int64_t>(config.max_positions, 1024));
-  const std::vector<nn::Parameter> table = model::parameter_table(layers);
+// Anything that looks like weights is read, so that what is wrong with it is said.
+bool holds_weights(const Path& folder) {
+  constexpr std::string_view kEndings[] = {".safetensors", ".bin", ".pt", ".pth", ".gguf", ".index.json"};
+  return std::ranges::any_of(std::filesystem::directory_iterator(folder), [&](const auto& entry) {
+    const std::string name = entry.path().filename().string();
+    return std::ranges::any_of(kEndings, [&](std::string_view ending) { return name.ends_with(ending); });
+  });
+}
+
+// Every value of the weights; they must fit the table.
+void read_weights(const std::string& path, const std::vector<nn::Parameter>& table) {
   const model::WeightReader weights(path, table);
-  int64_t total = 0;
   std::vector<float> values;
   for (const nn::Parameter& param : table) {
     constexpr int64_t kPiece = 1 << 20;
@@ -102,12 +108,25 @@ void show_model(const std::string& path) {
       values.resize(size_t(std::min(kPiece, param.count() - begin)));
       weights.read(param, begin, begin + int64_t(values.size()), values.data());
     }
+  }
+}
+
+// A model folder: opens and checks everything that training would read. Weights may be missing.
+void show_model(const std::string& path) {
+  const model::ModelConfig config = model::load_config(path);
+  const nn::LayerList layers = model::build_layers(config, std::min<int64_t>(config.max_positions, 1024));
+  const std::vector<nn::Parameter> table = model::parameter_table(layers);
+  const bool weights = holds_weights(path);
+  if (weights) read_weights(path, table);
+  int64_t total = 0;
+  for (const nn::Parameter& param : table) {
     fmt::print("{:<36} {:>8} × {:<8}\n", param.name, param.rows, param.cols);
     total += param.count();
   }
   fmt::print("{}: {} blocks, hidden {}, {} heads ({} key/value), vocabulary {}, {} parameters, {} in {}\n",
              model::name_of(config.arch), config.layers, config.hidden, config.heads, config.kv_heads,
              config.vocab, total, name_of(config.dtype), format_bytes(size_t(total) * size_of(config.dtype)));
+  if (!weights) fmt::print("there are no weights in this folder: this is what config.json describes\n");
 }
 
 // A file of torch.save (.pt, .bin): the tensors in it, each read once.
@@ -153,7 +172,7 @@ void add_inspect(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "inspect", "what a model, a checkpoint, a safetensors or a torch file holds; reads and checks it");
   auto path = std::make_shared<std::string>();
-  command->add_option("path", *path, "folder or file")->required();
+  command->add_option("path", *path, "folder or file")->type_name("PATH")->required();
   command->callback([path] { run(*path); });
 }
 

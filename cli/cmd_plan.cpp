@@ -22,6 +22,7 @@
 #include "zeno/plan/plan_page.h"
 #include "zeno/plan/plan_text.h"
 #include "zeno/plan/timeline.h"
+#include "zeno/train/flag_groups.h"
 #include "zeno/train/run_engine.h"
 #include "zeno/train/setting_choices.h"
 
@@ -191,32 +192,49 @@ void add_plan(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "plan", "the memory and the time of a run before it starts; without --stage: a table of settings");
   auto flags = std::make_shared<PlanFlags>();
-  flags->run.add_to(*command);
-  flags->arch.add_to(*command);
-  command->add_option("--params", flags->params, "instead of a model: a number of parameters, 7.5e9 or 7.5B");
+  command->add_option("--params", flags->params, "instead of a model: a number of parameters, 7.5e9 or 7.5B")
+      ->type_name("COUNT");
+  command->add_option("--goal", flags->goal, "advice: what to choose, and why")
+      ->type_name("NAME:{fastest,largest-batch,smallest}");
   command
-      ->add_option("--ranks-per-host", flags->node_ranks,
-                   "that share the memory of a host; default: all, on GPUs at most 8")
-      ->check(positive());
-  command->add_option(
-      "--machine", flags->machine,
-      "for the time: h100-8, h100-8x64, …, or a file of zeno doctor --measure; default: this one");
+      ->add_option("--write-config", flags->write_config, "with --goal: write the choice as a DeepSpeed JSON")
+      ->type_name("FILE")
+      ->needs("--goal");
+  command
+      ->add_option("--machine", flags->machine,
+                   "for the time: h100-8, h100-8x64, …, or a file of zeno doctor --measure; when not given: "
+                   "this one")
+      ->type_name("NAME|FILE");
   command
       ->add_option("--between-rate", flags->between_rate,
-                   "GB/s between nodes for each rank, instead of the machine's")
+                   "GB/s between nodes for each rank; when not given: as the machine has it")
+      ->default_str("")
       ->check(positive());
-  command->add_option("--goal", flags->goal, "advice: fastest, largest-batch or smallest");
-  command->add_option("--write-config", flags->write_config, "with --goal: a DeepSpeed JSON of the choice")
-      ->needs("--goal");
-  command->add_option("--sweep", flags->sweep, "time and goodput for these numbers of ranks: 64,1024 or all");
+  command
+      ->add_option("--ranks-per-host", flags->node_ranks,
+                   "ranks that share the memory of a host; when not given: all, on GPUs at most 8")
+      ->default_str("")
+      ->check(positive());
+  command->add_option("--sweep", flags->sweep, "time and goodput for these numbers of ranks: 64,1024 or all")
+      ->type_name("LIST");
   command->add_option("--failure-hours", flags->failure_hours, "device-hours between failures, for --sweep")
       ->check(positive());
-  command->add_option("--restart-s", flags->restart_s, "seconds from a failure until training goes on")
+  command->add_option("--restart-s", flags->restart_s, "seconds from a failure until training resumes")
       ->check(not_negative());
   command->add_flag("--all", flags->all, "every row of the table, also where --stage fixes one");
-  command->add_option("--compare", flags->compare, "deepspeed: its estimate beside this one");
-  command->add_option("--html", flags->html, "writes the plan as a page");
+  command->add_option("--compare", flags->compare, "show DeepSpeed's own estimate beside this one")
+      ->type_name("deepspeed");
+  command->add_option("--html", flags->html, "write the plan as a page")->type_name("FILE");
   command->add_flag("--json", flags->json, "machine-readable");
+  command->option_defaults()->group("Instead of --model: a shape")->always_capture_default(false);
+  flags->arch.add_to(*command);
+  command->option_defaults()->always_capture_default();
+  flags->run.add_to(*command);
+  // The command of a run may be given with all its flags; those without an effect here are not shown.
+  for (CLI::Option* option : command->get_options()) {
+    if (option->get_group() == train::kSavingFlags || option->get_group() == train::kOutputFlags)
+      option->group("");
+  }
   command->callback([flags, command] {
     flags->command = typed_command(*command);
     run(*flags);

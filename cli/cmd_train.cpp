@@ -14,9 +14,11 @@
 #include "zeno/comm/world.h"
 #include "zeno/model/config.h"
 #include "zeno/train/config_resolve.h"
+#include "zeno/train/flag_groups.h"
 #include "zeno/train/peer_folder.h"
 #include "zeno/train/policy.h"
 #include "zeno/train/resume.h"
+#include "zeno/train/setting_choices.h"
 #include "zeno/train/supervisor.h"
 #include "zeno/train/trainer.h"
 
@@ -35,7 +37,10 @@ std::vector<Path> checkpoints_anywhere(const train::RunConfig& run) {
 void print_effective(train::ParsedConfig parsed) {
   const train::TrainConfig& config = parsed.config;
   const int64_t ranks = std::max<int64_t>(config.run.ranks, comm::launch_info().size);
-  if (!config.run.choose && train::batch_can_be_resolved(parsed)) train::resolve_batch(parsed, ranks);
+  train::resolve_device(parsed, train::device_of(config.run, 0).kind);
+  if (config.run.choose) train::mark_open(parsed);
+  const bool batch_open = config.run.choose && config.batch.micro_batch == 0;
+  if (!batch_open && train::batch_can_be_resolved(parsed)) train::resolve_batch(parsed, ranks);
   if (!config.run.model.empty()) {
     const model::ModelConfig model = model::load_config(config.run.model);
     train::resolve_model(parsed, model.hidden, model.layers);
@@ -111,6 +116,20 @@ int supervise(const RunFlags& flags, const train::ParsedConfig& parsed) {
   return supervisor.run();
 }
 
+// The commands that most people need.
+constexpr const char* kExamples =
+    "Examples\n"
+    "  Fine-tune a model on chats, instructions or texts (JSONL):\n"
+    "    zeno train --model DIR --data chats.jsonl --out tuned\n"
+    "  Train an adapter on a model in 4 bits, for a large model and little memory:\n"
+    "    zeno train --model DIR --data chats.jsonl --out tuned --lora-rank 16 --quantize-base nf4\n"
+    "  Hold a part back, evaluate on it and keep the best model:\n"
+    "    zeno train --model DIR --data chats.jsonl --out tuned --eval-split 0.05 --keep-best\n"
+    "  Use eight ranks and a DeepSpeed config, on several hosts with mpirun before zeno:\n"
+    "    zeno train --model DIR --data chats.jsonl --out tuned --config ds.json --ranks 8\n"
+    "  Save every 200 steps, and resume after whatever ended the run:\n"
+    "    zeno train --model DIR --data chats.jsonl --out tuned --save-every 200 --resume auto";
+
 }  // namespace
 
 void add_train(CLI::App& app) {
@@ -118,8 +137,11 @@ void add_train(CLI::App& app) {
   auto flags = std::make_shared<RunFlags>();
   auto print_only = std::make_shared<bool>(false);
   flags->add_to(*command);
-  command->add_flag("--print-config", *print_only,
-                    "show the effective values and where each came from, then stop");
+  command
+      ->add_flag("--print-config", *print_only,
+                 "show the effective values and where each came from, then stop")
+      ->group(std::string(train::kOutputFlags));
+  command->footer(kExamples);
   command->callback([flags, print_only] {
     set_log_rank(comm::launch_info().rank);  // one process of many: rank 0 speaks for all
     const train::ParsedConfig parsed = flags->parse();

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "cli/commands.h"
+#include "cli/help_format.h"
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
 #include "zeno/base/utf8.h"
@@ -72,7 +73,10 @@ int main(int argc, char** argv) {
   allow_many_open_files();
   CLI::App app("Zeno trains and fine-tunes language models with ZeRO, without Python.", "zeno");
   app.require_subcommand(1);
-  app.set_version_flag("--version", "zeno " ZENO_VERSION);
+  app.formatter(std::make_shared<zeno::cli::HelpFormat>());
+  app.option_defaults()->always_capture_default();
+  app.set_help_flag("-h,--help", "show this and stop");
+  app.set_version_flag("--version", "zeno " ZENO_VERSION, "show the version and stop");
   zeno::cli::add_train(app);
   zeno::cli::add_eval(app);
   zeno::cli::add_plan(app);
@@ -83,6 +87,9 @@ int main(int argc, char** argv) {
   zeno::cli::add_generate(app);
   zeno::cli::add_export(app);
   zeno::cli::add_doctor(app);
+  app.footer(
+      "Start here: zeno demo, or zeno train --model DIR --data FILE --out DIR\n"
+      "The flags of a command: zeno COMMAND --help");
   try {
     require_utf8(argc, argv);
     app.parse(argc, argv);

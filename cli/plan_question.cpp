@@ -19,8 +19,10 @@ namespace {
 // and gradients, fp32 masters and moments.
 void count_as_papers(train::ParsedConfig& parsed) {
   train::PrecisionConfig& precision = parsed.config.precision;
-  if (!parsed.given("zeno.dtype") && !precision.fp16_enabled && !precision.bf16_enabled)
+  if (!parsed.given("zeno.dtype") && !precision.fp16_enabled && !precision.bf16_enabled) {
     precision.compute = DType::bf16;
+    parsed.derive("zeno.dtype", "as the papers count");
+  }
   if (!parsed.given("data_types.grad_accum_dtype")) precision.grad_accum = precision.compute;
   if (!parsed.given("communication_data_type")) precision.communication = precision.grad_accum;
 }
@@ -77,14 +79,15 @@ PlanQuestion resolve(const PlanFlags& flags) {
   const plan::Machine* machine = flags.machine.empty() ? nullptr : &*q.machine;
   const bool all_ranks = machine != nullptr && !q.parsed.given("zeno.ranks");
   q.world = all_ranks ? machine->ranks() : std::max<int>(1, int(config.run.ranks));
+  q.device = device_of(config.run, q.subject.described, machine);
   if (q.subject.params) count_as_papers(q.parsed);
+  train::resolve_device(q.parsed, q.device.kind);
   q.batch_open = config.batch.micro_batch == 0 && config.batch.train_batch == 0;
   if (q.batch_open) config.batch.micro_batch = 1;
   train::resolve_batch(q.parsed, q.world);
   train::resolve_model(q.parsed, q.subject.model.hidden, q.subject.model.layers);
   const int64_t seq = train::sequence_length(config.run, q.subject.model.max_positions);
   q.layers = model::build_layers(q.subject.model, seq, train::tuning_of(config));
-  q.device = device_of(config.run, q.subject.described, machine);
   q.options = train::engine_options(config, seq, q.device);
   q.node_ranks = ranks_of_node(flags, q);
   q.limits = limits_of(config.run, q.device, q.subject.described, q.node_ranks, machine);

@@ -2,8 +2,9 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/help_format.h"
 #include "zeno/base/log.h"
-#include "zeno/train/config_keys.h"
+#include "zeno/train/flag_groups.h"
 
 namespace zeno::cli {
 namespace {
@@ -23,31 +24,67 @@ std::string shell_word(const std::string& text) {
   return quoted + "'";
 }
 
+std::string type_name(const train::ConfigKey& key) {
+  if (!key.takes.empty()) return key.takes;
+  if (!key.choices.empty()) return choice_type(key.choices);
+  switch (key.type) {
+    case train::KeyType::integer:
+      return "INT";
+    case train::KeyType::number:
+      return "NUMBER";
+    case train::KeyType::dtype:
+      return choice_type({"fp32", "bf16", "fp16"});
+    default:
+      return "TEXT";
+  }
+}
+
 }  // namespace
 
 void RunFlags::add_to(CLI::App& app) {
   name_ = app.get_name();
-  app.add_option("--config", config, "DeepSpeed JSON (or base64 of one); flags win over it");
-  for (const train::ConfigKey& key : train::config_keys()) {
-    if (key.flag.empty()) continue;
-    const auto record = [this, &key](const std::string& value) {
-      overrides.push_back({key.path, value, key.flag});
-    };
-    if (key.type == train::KeyType::boolean) {
-      app.add_flag_function(
-          key.flag, [record](int64_t count) { record(count > 0 ? "true" : "false"); }, key.note);
-    } else if (key.type == train::KeyType::texts) {
-      app.add_option_function<std::vector<std::string>>(
-          key.flag,
-          [record](const std::vector<std::string>& values) {
-            for (const std::string& value : values) record(value);
-          },
-          key.note);
-    } else {
-      CLI::Option* option = app.add_option_function<std::string>(key.flag, record, key.note);
-      if (!key.flag_alone.empty()) option->expected(0, 1)->default_str(key.flag_alone);
-    }
+  app.set_help_all_flag("--help-all", "show this with the flags for experts, and stop")->group("Options");
+  for (const train::FlagGroup& group : train::flag_groups()) {
+    app.option_defaults()->group(std::string(group.title));
+    if (group.title == train::kTrainingFlags)
+      app.add_option("--config", config, "DeepSpeed JSON (or base64 of one); flags win over it")
+          ->type_name("FILE");
+    for (const train::ConfigKey* key : group.keys) add_flag(app, *key);
   }
+  app.option_defaults()->group("Options");
+}
+
+void RunFlags::add_flag(CLI::App& app, const train::ConfigKey& key) {
+  const auto record = [this, &key](const std::string& value) {
+    overrides.push_back({key.path, value, key.flag});
+  };
+  if (key.type == train::KeyType::boolean) {
+    // CLI11 counts flags behind a ! backwards.
+    const std::string names = key.flag_off.empty() ? key.flag : key.flag + ",!" + key.flag_off;
+    app.add_flag_function(
+        names, [record](int64_t count) { record(count > 0 ? "true" : "false"); },
+        key.default_text == "true" ? key.note + " [default on]" : key.note);
+    return;
+  }
+  CLI::Option* option;
+  if (key.type == train::KeyType::texts) {
+    option = app.add_option_function<std::vector<std::string>>(
+        key.flag,
+        [record](const std::vector<std::string>& values) {
+          for (const std::string& value : values) record(value);
+        },
+        key.note);
+  } else {
+    option = app.add_option_function<std::string>(key.flag, record, key.note);
+  }
+  option->type_name(type_name(key));
+  if (key.flag_alone.empty())
+    option->default_str(train::show_default(key));
+  else  // CLI11 takes the default of an option for its value when it stands alone
+    option->expected(0, 1)
+        ->default_str(key.flag_alone)
+        ->description(
+            fmt::format("{} [default {}; alone {}]", key.note, train::show_default(key), key.flag_alone));
 }
 
 train::ParsedConfig RunFlags::parse() const {
@@ -62,8 +99,9 @@ std::vector<std::string> RunFlags::words() const {
   std::vector<std::string> words{name_};
   if (!config.empty()) words.insert(words.end(), {"--config", config});
   for (const train::FlagOverride& flag : overrides) {
-    words.push_back(flag.flag);
     const train::ConfigKey* key = train::find_key(flag.key);
+    const bool off = key != nullptr && !key->flag_off.empty() && flag.value == "false";
+    words.push_back(off ? key->flag_off : flag.flag);
     if (key == nullptr || key->type != train::KeyType::boolean) words.push_back(flag.value);
   }
   return words;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "zeno/train/config_keys.h"
 #include "zeno/train/config_parser.h"
 
 namespace CLI {
@@ -16,7 +17,7 @@ namespace zeno::cli {
 class RunFlags {
  public:
   std::string config;                          // --config
-  std::vector<train::FlagOverride> overrides;  // in the order of the table
+  std::vector<train::FlagOverride> overrides;  // in the order of --help
 
   void add_to(CLI::App& app);
   // Reads the config file, applies the flags and logs warnings and notes.
@@ -25,6 +26,8 @@ class RunFlags {
   std::vector<std::string> words() const;
 
  private:
+  void add_flag(CLI::App& app, const train::ConfigKey& key);
+
   std::string name_;  // of the command
 };
 

@@ -58,7 +58,7 @@ def train(zeno: str, work: pathlib.Path, packing: str, seq_len: int, args: argpa
     rows = args.rows * SEQ_LEN // seq_len
     command = [zeno, "train", "--model", work / "model", "--data", work / "chats.jsonl", "--chat-template", "chatml"]
     command += ["--packing", packing, "--seq-len", seq_len, "--micro-batch", rows, "--steps", args.steps]
-    command += ["--device", "cpu", "--dtype", "fp32", "--lr", "1e-4", "--cache", work / "cache", "--out", out]
+    command += ["--device", "cpu", "--dtype", "fp32", "--lr", "1e-4", "--schedule", "constant", "--no-auto", "--cache", work / "cache", "--out", out]
     run = subprocess.run([str(part) for part in command], capture_output=True, text=True)
     if run.returncode != 0:
         raise SystemExit(run.stderr)

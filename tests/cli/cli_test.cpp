@@ -8,6 +8,7 @@
 
 #include "tests/support/command.h"
 #include "tests/support/mpirun.h"
+#include "tests/support/plain_flags.h"
 #include "tests/support/temp_dir.h"
 #include "zeno/device/device.h"
 
@@ -29,8 +30,8 @@ class Cli : public testing::Test {
 
   CommandResult zeno(const std::string& arguments) const { return run_command(kZeno + " " + arguments); }
   CommandResult train(const std::string& arguments) const {
-    return zeno("train " + base() + (arguments.find("--steps") == std::string::npos ? " --steps 3 " : " ") +
-                arguments);
+    return zeno("train " + base() + (arguments.find("--steps") == std::string::npos ? " --steps 3" : "") +
+                plain_flags(arguments) + arguments);
   }
   std::string base() const {
     return "--model " + model() + " --data " + book_ + " --seq-len 32 --device cpu";
@@ -82,7 +83,7 @@ TEST_F(Cli, TrainsAndWritesAFolderThatTrainsAgain) {
   std::ifstream trace(path("trace.json"));
   EXPECT_GT(nlohmann::json::parse(trace).at("traceEvents").size(), 10u);
   const CommandResult again = zeno("train --model " + path("out") + " --data " + book_ +
-                                   " --seq-len 32 --steps 1 --out " + path("again"));
+                                   " --seq-len 32 --steps 1 --out " + path("again") + plain_flags(""));
   ASSERT_EQ(again.exit_code, 0) << again.output;
   EXPECT_LT(metrics("again")[0].at("loss"), metrics("out")[0].at("loss"));
 }
@@ -97,7 +98,7 @@ TEST_F(Cli, EveryStageAndLauncherGivesTheSameBits) {
     hashes.push_back(hash(out));
   }
   const CommandResult mpi = run_command(mpirun(2) + kZeno + " train " + base() + " --steps 3" +
-                                        " --stage 3 --dtype bf16 --out " + path("mpi"));
+                                        plain_flags("") + "--stage 3 --dtype bf16 --out " + path("mpi"));
   ASSERT_EQ(mpi.exit_code, 0) << mpi.output;
   hashes.push_back(hash("mpi"));
   EXPECT_EQ(std::count(hashes.begin(), hashes.end(), hashes[0]), 5);
@@ -278,6 +279,18 @@ TEST_F(Cli, InspectChecksEveryWeight) {
   file.write(reinterpret_cast<const char*>(&nan), 4);
   file.close();
   expect_failure(zeno("inspect " + model()), 3, {"nan"});
+}
+
+TEST_F(Cli, InspectTakesAFolderThatHasOnlyAConfig) {
+  std::filesystem::create_directory(path("bare"));
+  std::filesystem::copy(model() + "/config.json", path("bare/config.json"));
+  const CommandResult shown = zeno("inspect " + path("bare"));
+  EXPECT_EQ(shown.exit_code, 0) << shown.output;
+  for (const char* part :
+       {"blocks.1.mlp.down.weight", "llama: 2 blocks, hidden 32", "no weights in this folder"})
+    EXPECT_NE(shown.output.find(part), std::string::npos) << shown.output;
+  dir_.write("bare/pytorch_model.bin", "x");
+  expect_failure(zeno("inspect " + path("bare")), 3, {"pytorch_model.bin is not supported"});
 }
 
 }  // namespace

@@ -48,8 +48,8 @@ TEST(KilledRank, EndsAllOthersWithItsName) {
     const std::string command =
         "mpirun --allow-run-as-root --oversubscribe --enable-recovery -x DIR -n 3 bash " +
         path("wrapper.sh") + " " + kZeno + " train --model " + path("model") +
-        " --data generated --steps 100000 --seq-len 64 --stage 3 --device cpu --out " + path("out") + " > " +
-        path("mpirun.log") + " 2>&1";
+        " --data generated --no-auto --steps 100000 --seq-len 64 --stage 3 --device cpu --out " +
+        path("out") + " > " + path("mpirun.log") + " 2>&1";
     execl("/bin/bash", "bash", "-c", command.c_str(), nullptr);
     _exit(127);
   }

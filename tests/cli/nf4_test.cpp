@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "tests/support/command.h"
+#include "tests/support/plain_flags.h"
 #include "tests/support/temp_dir.h"
 
 namespace zeno::test {
@@ -37,7 +38,7 @@ class Nf4Cli : public testing::Test {
   std::string data() const { return "--data " + path("train.jsonl") + " --cache " + path("cache") + " "; }
   CommandResult train(const std::string& out, const std::string& more) const {
     return zeno("train" + shape() + data() + "--ranks 2 --micro-batch 2 --steps 3 --lr 1e-2 --out " +
-                path(out) + " " + more);
+                path(out) + plain_flags("--lr " + more) + more);
   }
   std::string text(const std::string& name) const {
     std::stringstream all;

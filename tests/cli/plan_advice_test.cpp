@@ -127,11 +127,11 @@ class Auto : public CliRuns {
 
 TEST_F(Auto, ChoosesWhatIsLeftOpenAndTrains) {
   const CommandResult free = expect_ok(train("free", "--ranks 2"));
-  EXPECT_NE(free.output.find("auto: --stage"), std::string::npos) << free.output;
+  EXPECT_NE(free.output.find("chosen: --stage"), std::string::npos) << free.output;
   EXPECT_NE(free.output.find("of the plan"), std::string::npos) << free.output;  // measured beside planned
   // What is said stays, also the batch of a step.
   const CommandResult said = expect_ok(train("said", "--ranks 2 --stage 3 --train-batch 8"));
-  EXPECT_NE(said.output.find("auto: --stage 3"), std::string::npos) << said.output;
+  EXPECT_NE(said.output.find("chosen: --stage 3"), std::string::npos) << said.output;
   EXPECT_EQ(outcome("said").size(), 7u);
   // And it resumes with the batch it had.
   expect_ok(train("saved", "--ranks 2 --save-every 3"));

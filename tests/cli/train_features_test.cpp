@@ -14,6 +14,7 @@
 
 #include "tests/support/command.h"
 #include "tests/support/mpirun.h"
+#include "tests/support/plain_flags.h"
 #include "tests/support/temp_dir.h"
 
 namespace zeno::test {
@@ -49,7 +50,7 @@ class TrainFeatures : public testing::Test {
   }
   // Arguments of `zeno train` without the data of evaluation.
   std::string train(const std::string& more, const std::string& model = "model") const {
-    return kZeno + " train " + base(model) + " --data " + path("train.jsonl") + " " + more;
+    return kZeno + " train " + base(model) + " --data " + path("train.jsonl") + plain_flags(more) + more;
   }
   std::vector<json> metrics(const std::string& out) const {
     std::vector<json> lines;

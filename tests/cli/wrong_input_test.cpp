@@ -13,6 +13,7 @@
 
 #include "tests/support/command.h"
 #include "tests/support/mpirun.h"
+#include "tests/support/plain_flags.h"
 #include "tests/support/temp_dir.h"
 
 namespace zeno::test {
@@ -48,7 +49,8 @@ class WrongInput : public testing::Test {
   std::string command(const std::string& data, const std::string& more = "",
                       const std::string& model = "model") const {
     return kZeno + " train --model " + path(model) + " --data " + path(data) + " --cache " + path("cache") +
-           " --out " + path("out") + " --device cpu --steps 2 --seq-len 64 --chat-template chatml " + more;
+           " --out " + path("out") + " --device cpu --steps 2 --seq-len 64 --chat-template chatml" +
+           plain_flags(more) + more;
   }
   // The last line is the error, and the only one.
   static void expect(const std::string& command, int code, const std::vector<std::string>& parts) {

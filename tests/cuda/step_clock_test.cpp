@@ -231,7 +231,7 @@ TEST_F(CudaStepClock, ARunWithoutTraceIsToldThatCopiesHoldItUp) {
   const test::CommandResult run =
       test::run_command(zeno + " train --model " + model +
                         " --data generated --dtype bf16 --device cuda --seq-len 128 --steps 100" +
-                        " --micro-batch 1 --offload-optimizer cpu --cache " +
+                        " --micro-batch 1 --offload-optimizer cpu --no-auto --cache " +
                         (folder_.path() / "cache").string() + " --out " + out);
   ASSERT_EQ(run.exit_code, 0) << run.output;
   std::ifstream file(out + "/metrics.jsonl");

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "tests/support/command.h"
+#include "tests/support/plain_flags.h"
 #include "tests/support/temp_dir.h"
 #include "zeno/device/device.h"
 
@@ -36,8 +37,8 @@ class CudaTrain : public testing::Test {
   // 8 samples per step, however many ranks there are.
   std::string train(int ranks, int stage, const std::string& out, const std::string& more) const {
     return kZeno + " train --model " + path("model") +
-           " --data generated --dtype bf16 --device cuda --seq-len 128" +
-           " --lr 1e-3 --deterministic --micro-batch " + std::to_string(8 / ranks) + " --stage " +
+           " --data generated --dtype bf16 --device cuda --seq-len 128" + plain_flags(more) +
+           "--deterministic --micro-batch " + std::to_string(8 / ranks) + " --stage " +
            std::to_string(stage) + " --cache " + path("cache") + " --out " + path(out) + " " + more;
   }
   static std::string launch(int ranks, const std::string& command) {

@@ -64,7 +64,8 @@ class Sequences {
   HostTensor keys_, values_;
 };
 
-const Case kCases[] = {{3, 3, 8, 0}, {6, 2, 64, 0}, {4, 1, 24, 7}, {20, 1, 16, 0}, {2, 2, 80, 100}};
+const Case kCases[] = {{3, 3, 8, 0},    {6, 2, 64, 0},  {4, 1, 24, 7}, {20, 1, 16, 0},
+                       {2, 2, 80, 100}, {2, 1, 100, 0}, {1, 1, 7, 0}};
 
 TEST(AttentionDecode, HasTheBitsOfAttentionOverTheWholeSequence) {
   constexpr int64_t kTokens = 150;

@@ -205,6 +205,9 @@ const std::vector<Case>& cases() {
       make_case(1, 300, 2, 1, 16, 1),
       make_case(1, 420, 2, 2, 8, 100),
       make_case(2, 260, 1, 1, 8, 30, {90, 13}),
+      make_case(2, 150, 2, 1, 100),  // head sizes that are no multiple of 8
+      make_case(1, 70, 3, 3, 4),
+      make_case(1, 61, 1, 1, 7),
   };
   return list;
 }
@@ -213,8 +216,14 @@ TEST(Attention, MatchesReference) {
   for (const Case& c : cases()) expect_match<float>(c, 1e-6, 2e-6);
 }
 
+TEST(Attention, EveryHeadSize) {
+  std::vector<int64_t> sizes{50, 63, 100, 127, 130, 200, 255};
+  for (int64_t d = 1; d <= 34; ++d) sizes.push_back(d);
+  for (const int64_t d : sizes) expect_match<float>(make_case(1, 51, 2, 1, d), 2e-6, 4e-6);
+}
+
 TEST(Attention, SixteenBitStorage) {
-  for (size_t i : {1, 4, 9, 13}) {
+  for (size_t i : {1, 4, 9, 13, 14}) {
     expect_match<BF16>(cases()[i], 5e-3, 1.2e-2);
     expect_match<F16>(cases()[i], 6e-4, 1.5e-3);
   }
@@ -285,14 +294,14 @@ TEST(Attention, EverySimdTarget) {
   for (int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1) {
     hwy::SetSupportedTargetsForTest(left & -left);
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    for (size_t i : {1, 3, 13}) expect_match<float>(cases()[i], 2e-6, 4e-6);
+    for (size_t i : {1, 3, 13, 14, 16}) expect_match<float>(cases()[i], 2e-6, 4e-6);
     hwy::SetSupportedTargetsForTest(0);
   }
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
 TEST(Attention, RefusesWrongShapes) {
-  const Case odd = make_case(1, 4, 3, 2, 8), wide = make_case(1, 4, 1, 1, 12);
+  const Case odd = make_case(1, 4, 3, 2, 8), wide = make_case(1, 4, 1, 1, 264);
   for (const Case& c : {odd, wide}) {
     const std::vector<float> qkv(size_t(c.tokens() * c.width())), dout(size_t(c.tokens() * c.out_width()));
     EXPECT_THROW(run(c, qkv, dout), Error);

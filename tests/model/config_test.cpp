@@ -136,6 +136,7 @@ TEST(ModelConfig, DefaultsPerArchitecture) {
   EXPECT_EQ(parse(llama()).head_dim, 16);
   EXPECT_EQ(parse(with(llama(), "head_dim", 32)).head_dim, 32);
   EXPECT_EQ(parse(with(llama(), "head_dim", nullptr)).head_dim, 16);
+  EXPECT_EQ(parse(with(llama(), "head_dim", 100)).head_dim, 100);  // OpenLLaMA 3B
   EXPECT_EQ(parse(with(qwen2(), "model_type", "qwen3")).head_dim, 128);
   EXPECT_EQ(parse(with(gpt2(), "n_inner", 100)).intermediate, 100);
   EXPECT_EQ(parse(with(gpt2(), "activation_function", "gelu")).activation,
@@ -168,6 +169,42 @@ TEST(ModelConfig, RefusesWhatItCannotTrain) {
   expect_error(ErrorKind::usage, {"bert", "gpt2, llama"}, [] { parse_arch("bert"); });
 }
 
+TEST(ModelConfig, RefusesOtherHeadsAndNoHead) {
+  const auto of = [](const Json& json, const char* name) { return with(json, "architectures", {name}); };
+  for (const char* name :
+       {"LlamaForSequenceClassification", "LlamaForTokenClassification", "LlamaForRewardModel",
+        "LlamaForQuestionAnswering", "LlamaForCausalLMWithValueHead"})
+    refused(of(llama(), name), {name, "head", "LlamaForCausalLM"});
+  refused(of(llama(), "LlamaModel"), {"\"LlamaModel\"", "without a language-model head", "LlamaForCausalLM"});
+  refused(of(gpt2(), "GPT2Model"), {"\"GPT2Model\"", "GPT2LMHeadModel"});
+  refused(of(gpt2(), "GPT2DoubleHeadsModel"), {"GPT2DoubleHeadsModel"});
+  refused(of(llama(), "BitnetForCausalLM"), {"BitnetForCausalLM", "not supported"});  // other layers
+  EXPECT_TRUE(parse(of(llama(), "LlamaForCausalLM")).warnings.empty());
+  EXPECT_TRUE(parse(of(gpt2(), "GPT2LMHeadModel")).warnings.empty());
+  for (const char* name : {"LLaMAForCausalLM", "LlamaCasualForLM"}) {
+    const ModelConfig config = parse(of(llama(), name));
+    ASSERT_EQ(config.warnings.size(), 1u);
+    EXPECT_NE(config.warnings[0].find("is read as LlamaForCausalLM"), std::string::npos);
+  }
+  for (const Json& odd : {Json("LlamaModel"), Json::array(), Json(nullptr), Json::array({1})})
+    EXPECT_EQ(parse(with(llama(), "architectures", odd)).arch, Arch::llama);
+  EXPECT_EQ(parse(with(llama(), "is_causal", false)).warnings.size(), 1u);
+}
+
+TEST(ModelConfig, ReadsTheNumbersOfPython) {
+  std::string text = llama().dump();
+  text.insert(1, R"("scale": Infinity, "limits": [-Infinity, NaN], "note": "NaN, Infinity", )");
+  const ModelConfig config = parse_config(text, "x");
+  EXPECT_EQ(config.hidden, 64);
+  const std::string changed = config_text(config, DType::bf16);
+  EXPECT_NE(changed.find("\"scale\": Infinity"), std::string::npos) << changed;
+  EXPECT_NE(changed.find("\"NaN, Infinity\""), std::string::npos) << changed;
+  EXPECT_EQ(parse_config(changed, "x").dtype, DType::bf16);
+  text.insert(1, R"("rope_theta": Infinity, )");
+  expect_error(ErrorKind::data, {"rope_theta", "is Infinity, expected a number"},
+               [&] { parse_config(text, "x"); });
+}
+
 TEST(ModelConfig, RefusesMissingIllTypedAndAbsurdValues) {
   for (const char* key :
        {"hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size"}) {
@@ -182,7 +219,7 @@ TEST(ModelConfig, RefusesMissingIllTypedAndAbsurdValues) {
   refused(with(gpt2(), "n_head", 5), {"n_embd 64", "n_head 5"});
   refused(with(llama(), "num_key_value_heads", 3), {"3 key/value heads", "4 heads"});
   refused(with(llama(), "num_key_value_heads", 8), {"key/value heads is 8"});
-  refused(with(llama(), "head_dim", 15), {"head_dim is 15", "multiple of 8"});
+  refused(with(llama(), "head_dim", 15), {"head_dim is 15", "even"});
   refused(with(llama(), "rms_norm_eps", "tiny"), {"rms_norm_eps"});
   refused(with(llama(), "tie_word_embeddings", 1), {"tie_word_embeddings", "true or false"});
   refused(with(llama(), "max_position_embeddings", -5), {"max_position_embeddings"});

@@ -200,7 +200,7 @@ TEST(BlockOptions, ImpossibleSizesAreRefused) {
     change(bad);
     expect_error(ErrorKind::data, {"blocks.3", what}, [&] { nn::make_block(bad); });
   };
-  refused("head_dim: got 12", [](BlockOptions& o) { o.head_dim = 12; });
+  refused("head_dim: got 0", [](BlockOptions& o) { o.head_dim = 0; });
   refused("head_dim: got 512", [](BlockOptions& o) { o.head_dim = 512; });
   refused("kv_heads: got 3", [](BlockOptions& o) { o.kv_heads = 3; });
   refused("kv_heads: got 0", [](BlockOptions& o) { o.kv_heads = 0; });

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/support/command.h"
+#include "tests/support/plain_flags.h"
 #include "tests/support/temp_dir.h"
 
 namespace zeno::test {
@@ -29,7 +30,7 @@ class CliRuns : public testing::Test {
   std::string path(const std::string& name) const { return (dir_.path() / name).string(); }
   std::string train_on_cpu(const std::string& out, const std::string& more) const {
     return kZeno + " train --model " + path("model") + " --data generated --device cpu --out " + path(out) +
-           " " + more;
+           plain_flags(more) + more;
   }
   CommandResult expect_ok(const std::string& command) const {
     CommandResult result = run_command(command);

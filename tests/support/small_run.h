@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/plain_flags.h"
 #include "tests/support/temp_dir.h"
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
@@ -32,10 +33,10 @@ inline train::ParsedConfig parse_flags(const std::string& text) {
     }
     const train::ConfigKey* found = nullptr;
     for (const train::ConfigKey& key : train::config_keys()) {
-      if (key.flag == word) found = &key;
+      if (key.flag == word || (!key.flag_off.empty() && key.flag_off == word)) found = &key;
     }
     ensure(found != nullptr, "no flag {}", word);
-    std::string value = "true";
+    std::string value = word == found->flag_off ? "false" : "true";
     if (found->type != train::KeyType::boolean) words >> value;
     flags.push_back({found->path, value, word});
   }
@@ -70,9 +71,9 @@ class SmallRuns {
   // Without --data in `flags`: generated text.
   train::RunSummary train(const std::string& out, const std::string& flags) const {
     const bool own_data = flags.find("--data ") != std::string::npos;
-    train::ParsedConfig parsed =
-        parse_flags("--model " + path("model") + " --seq-len 32 --device cpu --lr 1e-2 --out " + path(out) +
-                    " --cache " + path("cache") + (own_data ? " " : " --data generated ") + flags);
+    train::ParsedConfig parsed = parse_flags(
+        "--model " + path("model") + " --seq-len 32 --device cpu --lr 1e-2 --out " + path(out) + " --cache " +
+        path("cache") + (own_data ? " " : " --data generated ") + plain_flags("--lr " + flags) + flags);
     parsed.config.run.steps_per_print = 1'000'000;
     return train::train(parsed);
   }

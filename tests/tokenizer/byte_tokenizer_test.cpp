@@ -138,6 +138,8 @@ TEST(ByteTokenizer, RefusesMalformedFiles) {
   refused("no 'model'", "{}");
   refused("model: got 3", R"({"model": 3})");
   refused("no 'vocab'", R"({"model": {"type": "BPE"}})");
+  refused("no type", R"({"model": {"vocab": {"a": 0}}})");
+  refused("no type", R"({"model": {"merges": []}})");
   refused("model.type: got 7", R"({"model": {"type": 7}})");
   refused("array", R"({"model": {"type": "BPE", "vocab": []}})");
   const auto with_id = [](json id) {

@@ -44,6 +44,17 @@ TEST_P(Golden, SameAsTheLibrary) {
   }
 }
 
+// The library reads files without the type of their model by the keys they have.
+TEST_P(Golden, NeedsNoTypeOfTheModel) {
+  json file = json::parse(read_file(golden_path(GetParam(), ".json")));
+  file.at("model").erase("type");
+  const Tokenizer tokenizer = Tokenizer::parse(file.dump(), "untyped"), typed = golden_tokenizer(GetParam());
+  for (const json& golden : json::parse(read_file(golden_path(GetParam(), ".cases.json")))) {
+    const std::string text = golden.at("text");
+    EXPECT_EQ(tokenizer.encode(text), typed.encode(text));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Layouts, Golden, testing::ValuesIn(kGoldenLayouts),
                          [](const auto& layout) { return layout.param; });
 

@@ -166,6 +166,10 @@ TEST(ConfigParser, RefusedByName) {
       {R"({"optimizer": {"type": "Adam", "params": {"max_grad_norm": 1.0}}})", "max_grad_norm"},
       {R"({"optimizer": {"type": "OneBitAdam", "params": {"lr": 1e-3}}})", "OneBitAdam"},
       {R"({"optimizer": {"type": "Lamb"}})", "Lamb"},
+      {R"({"optimizer": {"params": {"freeze_step": 400, "lr": 1e-3}, "type": "OneBitLamb"}})", "OneBitLamb"},
+      {R"({"zero_optimization": {"mics_hierarchical_params_gather": true}})",
+       "mics_hierarchical_params_gather"},
+      {R"({"zero_optimization": {"zero_quantized_gradients": true}})", "zero_quantized_gradients"},
       {R"({"gradient_allreduce_op": "sum"})", "gradient_allreduce_op"},
       {R"({"curriculum_learning": {"enabled": true}})", "curriculum_learning"},
       {R"({"compression_training": {"a": {"b": {"enabled": true}}}})", "compression_training"},
@@ -184,15 +188,59 @@ TEST(ConfigParser, TheSameKeysSwitchedOffAreFine) {
     "curriculum_learning": {"enabled": false, "min_difficulty": 8}, "flops_profiler": {"enabled": false, "profile_step": 1},
     "compression_training": {"a": {"enabled": false}}, "wandb": {"enabled": false}, "tensorboard": {"output_path": "x"},
     "zero_optimization": {"zero_quantized_weights": false, "offload_param": {"device": "none"}, "zenflow": null},
-    "gradient_allreduce_op": "mean", "wall_clock_breakdown": false, "dump_state": false
+    "gradient_allreduce_op": "mean", "wall_clock_breakdown": false, "dump_state": false,
+    "disable_allgather": true, "optimizer": {"params": {"lr": 1e-5}}
   })");
   EXPECT_TRUE(parsed.warnings.empty()) << parsed.warnings[0];
+}
+
+TEST(ConfigParser, GroupSizesThatMeanNoGroupsAreOff) {
+  for (const char* off :
+       {"zero_optimization: {mics_shard_size: 0}", "zero_optimization: {mics_shard_size: 1}",
+        "zero_optimization: {zero_hpz_partition_size: 0}",
+        "tensor_parallel: {autotp_size: 0, preset_model: 'llama'}", "pipeline: {stages: 1}",
+        "sequence_parallel_size: 0"})
+    EXPECT_EQ(error_of(fmt::format("{{{}}}", off)), "no error") << off;
+}
+
+// Keys of other trainers and of older versions, which DeepSpeed accepts.
+TEST(ConfigParser, KeysThatDeepSpeedLetsPass) {
+  const ParsedConfig parsed = parse(R"({
+    "fp16": {"enabled": true, "dynamic_loss_scale": true, "fp16_scale_tolerance": 0.25},
+    "bfp16": {"enabled": true}, "disable_allgather": true, "communication_data_type": "bfp16"
+  })");
+  EXPECT_EQ(parsed.config.precision.compute, DType::f16);
+  EXPECT_EQ(parsed.config.precision.communication, DType::bf16);
+  for (const char* key : {"fp16.dynamic_loss_scale", "fp16.fp16_scale_tolerance", "bfp16"})
+    EXPECT_TRUE(mentions(parsed.warnings, key)) << key;
+  EXPECT_TRUE(mentions(parsed.notes, "disable_allgather"));
+  EXPECT_EQ(parse(R"({"bfp16": {"enabled": true}})").config.precision.compute, DType::f32);
+}
+
+TEST(ConfigParser, WhatAFlagReplacesIsNamedOnce) {
+  const char* file = "{\n\"optimizer\": {\"params\": {\"lr\": 3e-5}},\n\"gradient_clipping\": 1}";
+  const ParsedConfig parsed =
+      parse(file, {{"optimizer.params.lr", "1e-5", "--lr"}, {"gradient_clipping", "1.0", "--clip"}});
+  EXPECT_TRUE(mentions(parsed.notes, "ds.json:2: optimizer.params.lr 3e-5 is replaced by --lr 1e-5"));
+  EXPECT_EQ(parsed.notes.size(), 1u);  // the same value replaces nothing
+  // What was left to us or would have been refused is only filled in.
+  const ParsedConfig filled =
+      parse("{optimizer: {type: 'OneBitAdam', params: {lr: 'auto'}}}",
+            {{"optimizer.params.lr", "1e-5", "--lr"}, {"optimizer.type", "AdamW", "--optimizer"}});
+  EXPECT_EQ(filled.notes.size(), 1u);
+  EXPECT_TRUE(mentions(filled.notes, "optimizer.type \"OneBitAdam\" is replaced by --optimizer \"AdamW\""));
+  // Recompute has three keys.
+  EXPECT_TRUE(mentions(parse("{activation_checkpointing: {number_checkpoints: 4}}",
+                             {{"zeno.recompute", "none", "--recompute"}})
+                           .notes,
+                       "number_checkpoints is replaced by flag --recompute none"));
 }
 
 TEST(ConfigParser, HarmlessFeaturesAreWarnedAbout) {
   const ParsedConfig parsed = parse(R"({
     "tensorboard": {"enabled": true, "output_path": "x"}, "wandb": {"enabled": true}, "aio": {"block_size": 262144},
-    "flops_profiler": {"enabled": true}, "wall_clock_breakdown": true, "autotuning": {"enabled": true}
+    "flops_profiler": {"enabled": true}, "wall_clock_breakdown": true, "autotuning": {"enabled": true},
+    "optimizer": {"params": {"lr": 1e-5}}
   })");
   for (const char* key :
        {"tensorboard", "wandb", "aio", "flops_profiler", "wall_clock_breakdown", "autotuning"}) {

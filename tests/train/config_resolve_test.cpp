@@ -87,23 +87,109 @@ TEST(BatchTrio, AutoDefaultsAndFlags) {
 
   ParsedConfig missing = parse("{}");
   EXPECT_THROW(resolve_batch(missing, 1), Error);
+}
 
-  // The flag wins: the file's train_batch_size makes room.
-  ParsedConfig flag = parse(R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 8,
-                                "gradient_accumulation_steps": 2})",
-                            {{"gradient_accumulation_steps", "4", "--grad-accum"}});
-  resolve_batch(flag, 2);
-  EXPECT_EQ(flag.config.batch.train_batch, 64);
-  EXPECT_EQ(flag.warnings.size(), 1u);
-  // Without a flag the mismatch is an error.
-  ParsedConfig mismatch = parse(
-      R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 8, "gradient_accumulation_steps": 2})");
+const FlagOverride kMicro1{"train_micro_batch_size_per_gpu", "1", "--micro-batch"};
+const FlagOverride kAccum4{"gradient_accumulation_steps", "4", "--grad-accum"};
+
+// {train, micro, accumulation} of a config and flags, or zeros with the error in `said`; else its warnings.
+Trio batch_of(const char* file, std::vector<FlagOverride> flags, int64_t world, std::string& said) {
+  ParsedConfig parsed = parse(file, std::move(flags));
+  parsed.warnings.clear();
+  said.clear();
   try {
-    resolve_batch(mismatch, 4);
-    FAIL();
+    resolve_batch(parsed, world);
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("(ds.json:1, ds.json:1, ds.json:1)"), std::string::npos)
-        << error.what();
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    said = error.what();
+    return {0, 0, 0};
+  }
+  for (const std::string& warning : parsed.warnings) said += warning + '\n';
+  const BatchConfig& b = parsed.config.batch;
+  return {b.train_batch, b.micro_batch, b.grad_accum};
+}
+
+TEST(BatchTrio, TheBatchOfTheConfigStays) {
+  const struct {
+    const char* file;
+    std::vector<FlagOverride> flags;
+    int64_t world;
+    Trio expected;
+    const char* said;  // "": nothing
+  } cases[] = {
+      {"{train_batch_size: 32}", {kMicro1}, 2, {32, 1, 16}, ""},
+      {"{train_batch_size: 32, gradient_accumulation_steps: 1}",
+       {kMicro1},
+       2,
+       {32, 1, 16},
+       "gradient_accumulation_steps 1 (ds.json:1) becomes 16: train_batch_size 32 (ds.json:1) stays"},
+      {"{train_batch_size: 33, gradient_accumulation_steps: 1}",
+       {kMicro1},
+       2,
+       {0, 0, 0},
+       "--train-batch 32 or 34"},
+      {"{train_batch_size: 32, train_micro_batch_size_per_gpu: 8, gradient_accumulation_steps: 2}",
+       {kAccum4},
+       2,
+       {32, 4, 4},
+       "train_micro_batch_size_per_gpu 8 (ds.json:1) becomes 4"},
+      // Other ranks than the config was made for.
+      {"{train_batch_size: 32, train_micro_batch_size_per_gpu: 8, gradient_accumulation_steps: 2}",
+       {},
+       4,
+       {32, 8, 1},
+       "gradient_accumulation_steps 2 (ds.json:1) becomes 1"},
+      {"{train_batch_size: 16, train_micro_batch_size_per_gpu: 16}",
+       {},
+       2,
+       {0, 0, 0},
+       "--micro-batch 1, 2, 4 or 8"},
+      {"{train_batch_size: 8, gradient_accumulation_steps: 4}", {}, 4, {8, 1, 2}, "becomes 2"},
+      // Without train_batch_size the other two say it.
+      {"{train_micro_batch_size_per_gpu: 4, gradient_accumulation_steps: 2}",
+       {kMicro1},
+       2,
+       {16, 1, 8},
+       "becomes 8"},
+      {"{train_micro_batch_size_per_gpu: 4}", {kMicro1}, 2, {8, 1, 4}, ""},
+      {"{train_micro_batch_size_per_gpu: 4, gradient_accumulation_steps: 2}", {kAccum4}, 2, {32, 4, 4}, ""},
+      {"{train_micro_batch_size_per_gpu: 4, gradient_accumulation_steps: 2}",
+       {kMicro1, kAccum4},
+       2,
+       {8, 1, 4},
+       ""},
+      // All by flags: nothing can adapt.
+      {"{train_batch_size: 32}", {kMicro1, kAccum4}, 2, {0, 0, 0}, "--train-batch 8"},
+      {"{train_batch_size: 8}", {kMicro1, kAccum4}, 2, {8, 1, 4}, ""},
+  };
+  for (const auto& c : cases) {
+    std::string said;
+    EXPECT_EQ(batch_of(c.file, c.flags, c.world, said), c.expected) << c.file << said;
+    EXPECT_EQ(said.empty(), *c.said == 0) << c.file << said;
+    EXPECT_NE(said.find(c.said), std::string::npos) << c.file << ": " << said;
+  }
+}
+
+// Whatever file and flags say, a run has the samples per step that the config says, or there is none.
+TEST(BatchTrio, NoBatchIsReplacedInSilence) {
+  for (int64_t train = 1; train <= 24; ++train) {
+    for (int64_t micro = 1; micro <= 5; ++micro) {
+      for (int64_t accum = 0; accum <= 4; ++accum) {
+        for (int64_t world = 1; world <= 4; ++world) {
+          std::string file = fmt::format("{{train_batch_size: {}", train), said;
+          if (accum > 0) file += fmt::format(", gradient_accumulation_steps: {}", accum);
+          const Trio trio = batch_of(
+              (file + "}").c_str(),
+              {{"train_micro_batch_size_per_gpu", std::to_string(micro), "--micro-batch"}}, world, said);
+          const bool possible = train % (world * micro) == 0;
+          EXPECT_EQ(trio[0], possible ? train : 0) << file << micro << world << said;
+          EXPECT_EQ(trio[0], trio[1] * trio[2] * world);
+          if (possible && accum > 0) {
+            EXPECT_EQ(said.empty(), trio[2] == accum) << said;
+          }
+        }
+      }
+    }
   }
 }
 
@@ -213,7 +299,7 @@ TEST(Resolve, AdamFamilies) {
   EXPECT_EQ(parse("{optimizer: {type: 'SGD', params: {momentum: 0.9}}}").config.optimizer.kind,
             OptimizerKind::sgd);
   EXPECT_EQ(parse("{optimizer: {type: 'Lion'}}").config.optimizer.kind, OptimizerKind::lion);
-  EXPECT_EQ(parse("{optimizer: {type: 'Lion', params: {momentum: 0.9}}}").warnings.size(), 1u);
+  EXPECT_EQ(parse("{optimizer: {type: 'Lion', params: {lr: 1e-5, momentum: 0.9}}}").warnings.size(), 1u);
 }
 
 TEST(Resolve, Schedules) {
@@ -236,7 +322,7 @@ TEST(Resolve, Schedules) {
   EXPECT_EQ(s.warmup_steps, 0);
   EXPECT_EQ(s.total_steps, 50);
   s = parse(hf).config.schedule;
-  EXPECT_EQ(s.warmup_max_lr, 5e-5);
+  EXPECT_EQ(s.warmup_max_lr, 2e-5);
   s = parse("{scheduler: {type: 'WarmupLR', params: {warmup_max_lr: 0.5}}}",
             {{"optimizer.params.lr", "0.1", "--lr"}})
           .config.schedule;

@@ -36,7 +36,8 @@ TEST_F(RunDataTest, AllRanksShareOneBuildAndDealTheSamples) {
   config_.eval.split = 0.25;
   std::atomic<int64_t> learned = 0, evaluated = 0;
   comm::run_thread_ranks(3, {}, [&](comm::World& world) {
-    const RunData data = open_run_data(config_, 257, 32, world);
+    RunData data = open_run_data(config_, 257, 32, world);
+    data.deal(config_, world);
     for (int64_t step = 0; step < data.train().steps_per_epoch(); ++step) {
       for (const auto& batch : data.train().step(step)) learned += int64_t(batch.valid_rows.size());
     }

@@ -243,6 +243,7 @@ ParsedConfig run_of(const TempDir& dir, const std::vector<FlagOverride>& more) {
       {"zeno.out", dir.path() / "out", "--out"},
       {"zeno.cache", dir.path() / "cache", "--cache"},
       {"zeno.device", "cpu", "--device"},
+      {"zeno.auto", "false", "--no-auto"},
       {"zeno.seq_len", "32", "--seq-len"},
       {"zeno.ranks", "2", "--ranks"},
       {"zero_optimization.stage", "3", "--stage"},

@@ -24,7 +24,7 @@ std::string_view name_of(DType dtype) {
 
 std::optional<DType> parse_dtype(std::string_view name) {
   if (name == "fp32" || name == "float32" || name == "f32" || name == "float") return DType::f32;
-  if (name == "bf16" || name == "bfloat16") return DType::bf16;
+  if (name == "bf16" || name == "bfloat16" || name == "bfp16") return DType::bf16;
   if (name == "fp16" || name == "float16" || name == "f16" || name == "half") return DType::f16;
   return std::nullopt;
 }

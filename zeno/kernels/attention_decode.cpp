@@ -7,8 +7,7 @@ namespace zeno {
 void check_attention_decode(const AttentionDecode& op) {
   const AttentionShape& s = op.shape;
   const int64_t rows = s.batch * s.seq, d = s.head_dim;
-  ensure(d >= 8 && d <= 256 && d % 8 == 0,
-         "[attention_decode] head size: got {}, expected a multiple of 8 up to 256", d);
+  ensure(d >= 1 && d <= 256, "[attention_decode] head size: got {}, expected 1 to 256", d);
   ensure(s.kv_heads > 0 && s.heads > 0 && s.heads % s.kv_heads == 0,
          "[attention_decode] heads: got {} over {} key/value heads, expected a multiple", s.heads,
          s.kv_heads);

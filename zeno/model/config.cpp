@@ -1,10 +1,12 @@
 #include "zeno/model/config.h"
 
 #include <algorithm>
+#include <cctype>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "zeno/base/log.h"
+#include "zeno/base/python_json.h"
 #include "zeno/model/config_keys.h"
 #include "zeno/model/family.h"
 
@@ -13,27 +15,59 @@ namespace {
 
 using Json = nlohmann::json;
 
-// By model_type or, in files without one, by the class of the model.
-const Family& identify(const ConfigKeys& keys) {
-  if (keys.has("model_type")) {
-    const std::string type = keys.string({"model_type"});
-    for (const Family& family : families()) {
-      if (family.model_type == type) return family;
-    }
-    fail(ErrorKind::data, "[model] {}: model_type \"{}\" is not supported, expected one of {}", keys.where(),
-         type, supported_archs());
-  }
+std::string_view shortened(std::string_view name) { return name.substr(0, 80); }
+
+// "LlamaForCausalLM" of "architectures"; empty in a file without it.
+std::string class_of(const ConfigKeys& keys) {
   const Json* classes = keys.find({"architectures"});
-  require(classes && classes->is_array() && classes->size() > 0 && classes->at(0).is_string(),
-          ErrorKind::data,
+  const bool listed = classes && classes->is_array() && !classes->empty() && classes->at(0).is_string();
+  return listed ? classes->at(0).get<std::string>() : "";
+}
+
+const Family& family_of_class(const ConfigKeys& keys, const std::string& name) {
+  require(!name.empty(), ErrorKind::data,
           "[model] {}: has neither \"model_type\" nor \"architectures\"; not the config.json of a model?",
           keys.where());
   for (const Family& family : families()) {
-    if (family.class_name == classes->at(0).get<std::string>()) return family;
+    if (family.class_name == name) return family;
   }
   fail(ErrorKind::data,
        "[model] {}: architecture \"{}\" is not supported, expected a causal language model of {}",
-       keys.where(), classes->at(0).get<std::string>(), supported_archs());
+       keys.where(), shortened(name), supported_archs());
+}
+
+const Family& family_of_type(const ConfigKeys& keys) {
+  const std::string type = keys.string({"model_type"});
+  for (const Family& family : families()) {
+    if (family.model_type == type) return family;
+  }
+  fail(ErrorKind::data, "[model] {}: model_type \"{}\" is not supported, expected one of {}", keys.where(),
+       shortened(type), supported_archs());
+}
+
+// "LlamaFor…", "LLaMAFor…"
+bool begins_like_a_family(std::string name) {
+  for (char& c : name) c = char(std::tolower(static_cast<unsigned char>(c)));
+  return std::ranges::any_of(families(),
+                             [&](const Family& family) { return name.starts_with(family.model_type); });
+}
+
+// Models of a family with another head, or with none, have the same model_type and no weights for ours.
+void check_class(const ConfigKeys& keys, const Family& family, const std::string& name, ModelConfig& config) {
+  if (name.empty() || name == family.class_name) return;
+  const auto has = [&](std::string_view part) { return name.find(part) != std::string::npos; };
+  const auto refuse = [&](std::string_view why) {
+    fail(ErrorKind::data,
+         "[model] {}: architecture \"{}\" {}, expected {}; give the causal language model it was made from",
+         keys.where(), shortened(name), why, family.class_name);
+  };
+  if (has("Classification") || has("Reward") || has("Score") || has("ValueHead") || has("QuestionAnswering"))
+    refuse("has a classification, reward or value head");
+  if (name.ends_with("Model") && !has("LMHead")) refuse("is a model without a language-model head");
+  if (!has("LM") || !begins_like_a_family(name)) refuse("is not supported");
+  // Misspelt names and subclasses; transformers goes by model_type, too.
+  config.warnings.push_back(
+      fmt::format("architecture \"{}\" is read as {}", shortened(name), family.class_name));
 }
 
 void read_dtype(const ConfigKeys& keys, ModelConfig& config) {
@@ -60,6 +94,13 @@ void refuse_unsupported(const ConfigKeys& keys) {
           "[model] {}: has a \"quantization_config\"; quantised weights cannot be trained, use the original "
           "model",
           keys.where());
+}
+
+// transformers trains it so as well, unless the folder brings code of its own.
+void warn_of_bidirectional(const ConfigKeys& keys, ModelConfig& config) {
+  if (!keys.boolean("is_causal", true))
+    config.warnings.push_back(
+        "\"is_causal\" is false, as of an embedding model: Zeno trains with causal attention");
 }
 
 void warn_of_dropout(const ConfigKeys& keys, ModelConfig& config) {
@@ -99,7 +140,7 @@ Arch parse_arch(std::string_view name) {
 ModelConfig parse_config(std::string_view text, std::string_view where) {
   Json json;
   try {
-    json = Json::parse(text);
+    json = Json::parse(quote_special_numbers(std::string(text)));
   } catch (const Json::exception& error) {
     fail(ErrorKind::data, "[model] {}: not valid JSON: {}", where,
          std::string_view(error.what()).substr(0, 200));
@@ -107,9 +148,11 @@ ModelConfig parse_config(std::string_view text, std::string_view where) {
   require(json.is_object(), ErrorKind::data, "[model] {}: is a JSON {}, expected an object", where,
           json.type_name());
   const ConfigKeys keys(json, std::string(where));
-  const Family& family = identify(keys);
+  const std::string class_name = class_of(keys);
+  const Family& family = keys.has("model_type") ? family_of_type(keys) : family_of_class(keys, class_name);
   ModelConfig config;
   config.arch = family.arch;
+  check_class(keys, family, class_name, config);
   config.text = text;
   refuse_unsupported(keys);
   config.vocab = keys.integer({"vocab_size"}, kMaxVocab);
@@ -117,6 +160,7 @@ ModelConfig parse_config(std::string_view text, std::string_view where) {
   config.eos = read_eos(keys);
   read_dtype(keys, config);
   family.read(keys, config);
+  warn_of_bidirectional(keys, config);
   warn_of_dropout(keys, config);
   check_config(config, where, ErrorKind::data);
   return config;
@@ -154,7 +198,8 @@ void check_config(const ModelConfig& config, std::string_view where, ErrorKind k
   require(config.heads % config.kv_heads == 0, kind,
           "[model] {}: {} key/value heads (num_key_value_heads) do not divide {} heads", where,
           config.kv_heads, config.heads);
-  require(config.head_dim % 8 == 0, kind, "[model] {}: head_dim is {}, expected a multiple of 8", where,
+  require(config.arch == Arch::gpt2 || config.head_dim % 2 == 0, kind,
+          "[model] {}: head_dim is {}, expected an even number, as the rotary embedding turns pairs", where,
           config.head_dim);
   ensure(int64_t(config.windows.size()) == config.layers, "[model] {}: {} windows for {} layers", where,
          config.windows.size(), config.layers);
@@ -164,11 +209,11 @@ std::string config_text(const ModelConfig& config, DType dtype) {
   using OrderedJson = nlohmann::ordered_json;
   const char* name = dtype == DType::bf16 ? "bfloat16" : dtype == DType::f16 ? "float16" : "float32";
   if (!config.text.empty()) {
-    OrderedJson json = OrderedJson::parse(config.text);
+    OrderedJson json = OrderedJson::parse(quote_special_numbers(config.text));
     const char* key = json.contains("dtype") ? "dtype" : "torch_dtype";
     if (json.contains(key) && json[key] == name) return config.text;
     json[key] = name;
-    return json.dump(2) + "\n";
+    return unquote_special_numbers(json.dump(2)) + "\n";
   }
   const Family& family = family_of(config.arch);
   OrderedJson json = {{"architectures", {std::string(family.class_name)}},

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "zeno/base/error.h"
+#include "zeno/base/python_json.h"
 
 namespace zeno::model {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 using Json = nlohmann::json;
 
 std::string shown(const Json& value) {
-  const std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  const std::string text = unquote_special_numbers(value.dump(-1, ' ', true, Json::error_handler_t::replace));
   return text.size() > 80 ? text.substr(0, 80) + "..." : text;
 }
 
@@ -26,6 +27,11 @@ Found lookup(const Json& object, std::initializer_list<const char*> keys) {
     if (entry != object.end() && !entry->is_null()) return {key, &*entry};
   }
   return {*keys.begin(), nullptr};
+}
+
+void require_there(const Json* value, const std::string& where, const char* key) {
+  require(value, ErrorKind::data, "[model] {}: has no \"{}\"; is it the config.json of a Hugging Face model?",
+          where, key);
 }
 
 }  // namespace
@@ -43,7 +49,7 @@ int64_t ConfigKeys::integer(std::initializer_list<const char*> keys, int64_t max
                             std::optional<int64_t> fallback, int64_t min) const {
   const auto [key, value] = lookup(object_, keys);
   if (!value && fallback) return *fallback;
-  require(value, ErrorKind::data, "[model] {}: has no \"{}\"", where_, key);
+  require_there(value, where_, key);
   require(value->is_number_integer(), ErrorKind::data, "[model] {}: \"{}\" is {}, expected an integer",
           where_, key, shown(*value));
   const bool huge = value->is_number_unsigned() && value->get<uint64_t>() > uint64_t(max);
@@ -57,7 +63,7 @@ double ConfigKeys::number(std::initializer_list<const char*> keys, double min, d
                           std::optional<double> fallback) const {
   const auto [key, value] = lookup(object_, keys);
   if (!value && fallback) return *fallback;
-  require(value, ErrorKind::data, "[model] {}: has no \"{}\"", where_, key);
+  require_there(value, where_, key);
   require(value->is_number(), ErrorKind::data, "[model] {}: \"{}\" is {}, expected a number", where_, key,
           shown(*value));
   const double number = value->get<double>();
@@ -78,7 +84,7 @@ std::string ConfigKeys::string(std::initializer_list<const char*> keys,
                                std::optional<std::string> fallback) const {
   const auto [key, value] = lookup(object_, keys);
   if (!value && fallback) return *fallback;
-  require(value, ErrorKind::data, "[model] {}: has no \"{}\"", where_, key);
+  require_there(value, where_, key);
   require(value->is_string(), ErrorKind::data, "[model] {}: \"{}\" is {}, expected a string", where_, key,
           shown(*value));
   return value->get<std::string>();

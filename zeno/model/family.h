@@ -19,7 +19,7 @@ namespace zeno::model {
 inline constexpr int64_t kMaxHidden = 1 << 24;
 inline constexpr int64_t kMaxIntermediate = 1 << 26;
 inline constexpr int64_t kMaxHeads = 1 << 16;
-inline constexpr int64_t kMaxHeadDim = 256;  // of the attention kernels, which also want a multiple of 8
+inline constexpr int64_t kMaxHeadDim = 256;  // of the attention kernels
 inline constexpr int64_t kMaxLayers = 1 << 14;
 inline constexpr int64_t kMaxVocab = (int64_t(1) << 31) - 1;  // token ids are 32-bit
 inline constexpr int64_t kMaxPositions = (int64_t(1) << 31) - 1;

@@ -77,8 +77,8 @@ void check(const BlockOptions& o) {
   require(o.kv_heads > 0 && o.heads % o.kv_heads == 0, kind,
           "[{}] kv_heads: got {}, expected a divisor of the {} query heads; check config.json", o.name,
           o.kv_heads, o.heads);
-  require(o.head_dim > 0 && o.head_dim % 8 == 0 && o.head_dim <= 256, kind,
-          "[{}] head_dim: got {}, expected a multiple of 8 up to 256; check config.json", o.name, o.head_dim);
+  require(o.head_dim > 0 && o.head_dim <= 256, kind,
+          "[{}] head_dim: got {}, expected 1 to 256; check config.json", o.name, o.head_dim);
   require(!o.rope || o.rope->head_dim() == o.head_dim, kind,
           "[{}] rope table: got {} values per head, expected {}", o.name, o.rope ? o.rope->head_dim() : 0,
           o.head_dim);

@@ -16,7 +16,9 @@
 namespace zeno::train {
 namespace {
 
+constexpr const char* kTrain = "train_batch_size";
 constexpr const char* kMicro = "train_micro_batch_size_per_gpu";
+constexpr const char* kAccum = "gradient_accumulation_steps";
 
 // What is chosen, as it travels from rank 0 to the others.
 struct Chosen {
@@ -75,16 +77,27 @@ plan::AdviceQuestion question_of(const ParsedConfig& parsed, const nn::LayerList
           .next_larger = {}};
 }
 
-Chosen decide(const ParsedConfig& parsed, const model::ModelConfig& model, comm::World& world) {
-  const int64_t seq = sequence_length(parsed.config.run, model.max_positions);
+// The best of what was tried, and what it was held against.
+std::string why(const plan::Advice& advice) {
+  std::string others;
+  for (const plan::Option& option : advice.tried) {
+    const plan::Setting &s = option.row.setting, &chosen = advice.chosen->row.setting;
+    if (s.stage == chosen.stage && s.homes == chosen.homes) continue;
+    others =
+        fmt::format(", next best {} with {:.0f} tokens/s", plan::flags_of(option), option.time.tokens_per_s);
+    break;
+  }
+  return "it fits and is as fast as any on this machine" + others;
+}
+
+Chosen decide(const ParsedConfig& parsed, const model::ModelConfig& model, int64_t seq, comm::World& world) {
   const nn::LayerList layers = model::build_layers(model, seq, tuning_of(parsed.config));
   const plan::AdviceQuestion question = question_of(parsed, layers, seq, world);
   const plan::Advice advice = plan::advise(question);
   require(advice.chosen.has_value(), ErrorKind::memory, "[auto] no setting fits a rank: {}",
           advice.reasons.front());
-  log_info("auto: {}: {:.3f} s per step, {:.0f} tokens/s by plan on {}", plan::flags_of(*advice.chosen),
-           advice.chosen->time.step_s, advice.chosen->time.tokens_per_s, question.machine.name);
-  for (const std::string& reason : advice.reasons) log_info("  {}", reason);
+  log_info("chosen: {}: {}; planned {:.3f} s per step, {:.0f} tokens/s", plan::flags_of(*advice.chosen),
+           why(advice), advice.chosen->time.step_s, advice.chosen->time.tokens_per_s);
   const plan::Setting& s = advice.chosen->row.setting;
   return {s.stage,  s.homes, s.recompute, s.micro_batch, advice.chosen->micro_batches, advice.chosen->order,
           s.overlap};
@@ -95,7 +108,7 @@ void apply(ParsedConfig& parsed, const Chosen& chosen) {
   const auto set = [&](std::string_view key, auto& field, auto value) {
     if (parsed.given(key) || field == value) return;
     field = value;
-    parsed.derive(key, "--auto");
+    parsed.derive(key, "chosen by the planner");
   };
   set("zero_optimization.stage", config.zero.stage, int64_t(chosen.stage));
   set("zero_optimization.overlap_comm", config.zero.overlap_comm, chosen.overlap);
@@ -110,20 +123,37 @@ void apply(ParsedConfig& parsed, const Chosen& chosen) {
   if (config.recompute.mode != RecomputeMode::automatic)
     set("zeno.recompute", config.recompute.mode, RecomputeMode(int(chosen.recompute)));
   set(kMicro, config.batch.micro_batch, chosen.micro_batch);
-  set("gradient_accumulation_steps", config.batch.grad_accum, chosen.micro_batches);
+  set(kAccum, config.batch.grad_accum, chosen.micro_batches);
   set("zeno.order", config.run.order,
       chosen.order == zero::Order::vertical ? MicroBatchOrder::vertical : MicroBatchOrder::horizontal);
 }
 
+// The samples of a step where nobody has said any of the three sizes, or only the accumulation.
+void choose_batch(ParsedConfig& parsed, int64_t sequences, int64_t seq, int world) {
+  BatchConfig& batch = parsed.config.batch;
+  if (batch.train_batch > 0 || batch.micro_batch > 0) return;
+  const int64_t granule = std::max<int64_t>(1, batch.grad_accum) * world;
+  batch.train_batch = default_batch(sequences, seq, granule);
+  parsed.derive(kTrain, "default for this much data");
+  log_info(
+      "chosen: {} sequences per step ({} tokens): about 32k tokens, or 50 steps per epoch; choose with "
+      "--train-batch",
+      batch.train_batch, batch.train_batch * seq);
+}
+
 }  // namespace
 
-void choose_setting(ParsedConfig& parsed, const model::ModelConfig& model, comm::World& world) {
+void choose_setting(ParsedConfig& parsed, const model::ModelConfig& model, int64_t sequences,
+                    comm::World& world) {
+  const int64_t seq = sequence_length(parsed.config.run, model.max_positions);
+  log_info("chosen: {}", describe_rate(parsed));
+  choose_batch(parsed, sequences, seq, world.size());
   std::string mine;
   if (world.rank() == 0) {
-    const Chosen chosen = decide(parsed, model, world);
+    const Chosen chosen = decide(parsed, model, seq, world);
     mine.assign(reinterpret_cast<const char*>(&chosen), sizeof(chosen));
   }
-  const std::string first = world.exchange(mine, "setting of --auto").front();
+  const std::string first = world.exchange(mine, "setting of the planner").front();
   Chosen chosen;
   ensure(first.size() == sizeof(chosen), "[auto] got {} bytes of a setting", first.size());
   std::memcpy(&chosen, first.data(), sizeof(chosen));

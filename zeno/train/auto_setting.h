@@ -1,4 +1,4 @@
-// `zeno train --auto`: the planner chooses what the user left open.
+// The planner chooses what the user left open; --no-auto: nobody does.
 #pragma once
 
 #include "zeno/comm/world.h"
@@ -8,8 +8,10 @@
 namespace zeno::train {
 
 // Collective; rank 0 decides. Sets stage, homes of states, recompute, micro-batch, accumulation and order to
-// what is predicted to be fastest on this machine, where neither flags nor file say them, and logs why. A
-// batch of a step that is given stays what it is. Before the batch is resolved.
-void choose_setting(ParsedConfig& parsed, const model::ModelConfig& model, comm::World& world);
+// what is predicted to be fastest on this machine, where neither flags nor file say them, and logs what was
+// chosen and why. The batch of a step stays what is given; where nobody says, it follows from the
+// `sequences` of the data (default_batch). Before the batch is resolved.
+void choose_setting(ParsedConfig& parsed, const model::ModelConfig& model, int64_t sequences,
+                    comm::World& world);
 
 }  // namespace zeno::train

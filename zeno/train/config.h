@@ -1,6 +1,7 @@
-// Everything a training run needs to know, as plain values grouped by concern. The initialisers are the
-// defaults; config_keys lists the JSON key of each field, config_parser fills it. A parsed and resolved
-// TrainConfig holds final values only: nothing here is "auto". Plain data: copy it freely, no thread rule.
+// Everything a training run needs to know, as plain values grouped by concern. The initialisers are the plain
+// defaults, to which config_defaults adds those of a fine-tune; config_keys lists the JSON key of each field,
+// config_parser fills it. A parsed and resolved TrainConfig holds final values only: nothing here is "auto".
+// Plain data: copy it freely, no thread rule.
 #pragma once
 
 #include <array>
@@ -84,7 +85,7 @@ struct BatchConfig {
 struct OptimizerConfig {
   std::string type = "AdamW";                 // as written
   OptimizerKind kind = OptimizerKind::adamw;  // resolved from type and adam_w_mode
-  double lr = 1e-3;
+  double lr = 2e-5;
   std::array<double, 2> betas{0.9, 0.999};
   double eps = 1e-8;
   double weight_decay = 0;
@@ -129,7 +130,7 @@ struct RunConfig {
   std::string log, trace;
   int64_t steps_per_print = 0;  // 0: about every 5 %
   double deadline_s = 300;      // longest wait for another rank
-  bool choose = false;          // --auto: the planner sets what is left open
+  bool choose = false;          // the planner sets what is left open; on where there is no config file
   std::string device_mem;       // "80GB" of the device, for one rank; empty: what is free
   std::string host_mem;         // of the host, for all its ranks; empty: what is free
 };

@@ -20,6 +20,16 @@ ConfigKey& ConfigKey::set_flag(std::string_view name, std::string_view alone) {
   return *this;
 }
 
+ConfigKey& ConfigKey::set_takes(std::string_view word) {
+  takes = word;
+  return *this;
+}
+
+ConfigKey& ConfigKey::set_flag_off(std::string_view name) {
+  flag_off = name;
+  return *this;
+}
+
 ConfigKey& ConfigKey::set_auto(std::string_view text) {
   auto_text = text;
   return *this;
@@ -32,6 +42,11 @@ ConfigKey& ConfigKey::set_only_with(std::vector<std::string> types) {
 
 ConfigKey& ConfigKey::set_choices(std::vector<std::string_view> names) {
   choices = std::move(names);
+  return *this;
+}
+
+ConfigKey& ConfigKey::set_advice(std::string_view text) {
+  advice = text;
   return *this;
 }
 
@@ -225,6 +240,13 @@ std::string describe_values(const ConfigKey& key) {
   if (low && high) return fmt::format("{} from {} to {}", name_of(key.type), key.min, key.max);
   if (low) return fmt::format("{} >= {}", name_of(key.type), key.min);
   return std::string(name_of(key.type));
+}
+
+std::string show_default(const ConfigKey& key) {
+  const std::string& text = key.default_text;
+  if (text == "null" || text == "[]") return "";
+  const bool quoted = text.size() >= 2 && text.front() == '"';
+  return quoted ? text.substr(1, text.size() - 2) : text;
 }
 
 }  // namespace zeno::train

@@ -33,8 +33,11 @@ struct ConfigKey {
   double max = std::numeric_limits<double>::infinity();
   std::vector<std::string_view> choices;
   std::string flag;                       // "--stage": the command-line flag that sets it
+  std::string flag_off;                   // "--no-auto": the flag that sets a boolean to false; empty: none
   std::string flag_alone;                 // what the flag means without a value; empty: it needs one
+  std::string takes;                      // "DIR", in --help; empty: as the type says
   std::string auto_text;                  // value for "auto" where that is not the default
+  std::string advice;                     // what to do about a wrong value; empty: no more than its choices
   std::vector<std::string> only_with;     // values of the block's "type" that read this key; empty: all
   std::vector<std::string> rename_to;     // keys that a renamed one sets
   std::string rename_true, rename_false;  // for a boolean that became a choice: the values
@@ -46,9 +49,12 @@ struct ConfigKey {
 
   ConfigKey& range(double low, double high = std::numeric_limits<double>::infinity());
   ConfigKey& set_flag(std::string_view name, std::string_view alone = "");
+  ConfigKey& set_takes(std::string_view word);
+  ConfigKey& set_flag_off(std::string_view name);
   ConfigKey& set_auto(std::string_view text);
   ConfigKey& set_only_with(std::vector<std::string> types);
   ConfigKey& set_choices(std::vector<std::string_view> names);
+  ConfigKey& set_advice(std::string_view text);
   ConfigKey& set_rounds_down();
   ConfigKey& set_default(std::string_view text);  // shown instead of the field's: "null" for not given
   bool is_block() const { return type == KeyType::block || type == KeyType::open_block; }
@@ -73,6 +79,8 @@ std::string_view name_of(KeyType type);
 std::string_view name_of(KeyStatus status);
 // "an integer from 0 to 3": what the key takes, for messages and docs.
 std::string describe_values(const ConfigKey& key);
+// "0.001" or "auto", as a flag would be given; empty when the default is to say nothing.
+std::string show_default(const ConfigKey& key);
 
 // False for a parameter of another optimizer or schedule than the chosen one.
 bool applies_to(const ConfigKey& key, const TrainConfig& config);

@@ -13,10 +13,9 @@ constexpr double kManySteps = 1e15;  // sums and products of step counts stay ex
 
 void add_optimizer_params(TableBuilder& table) {
   table.block("optimizer.params");
-  table.key<kOptimizer, &OptimizerConfig::lr>("lr", "learning rate")
+  table.key<kOptimizer, &OptimizerConfig::lr>("lr", "learning rate; of adapters 2e-4")
       .range(0)
-      .set_flag("--lr")
-      .set_auto("5e-5");
+      .set_flag("--lr");
   table.key<kOptimizer, &OptimizerConfig::betas>("betas", "moment decay")
       .range(0, 1)
       .set_only_with({"Adam", "AdamW", "Lion"});
@@ -71,7 +70,7 @@ void add_own_schedules(TableBuilder& table) {
   table
       .key<kSchedule, &ScheduleConfig::warmup>("warmup_num_steps",
                                                "steps of warm-up, or below 1 a part of all; when not given: "
-                                               "1000 for DeepSpeed's schedules, else 0")
+                                               "1000 for DeepSpeed's schedules, 0.03 without a config")
       .range(0, kManySteps)
       .set_flag("--warmup")
       .set_auto("0")
@@ -166,13 +165,16 @@ void add_optimizer_keys(TableBuilder& table) {
   table.block("optimizer");
   table
       .key<kOptimizer, &OptimizerConfig::type>(
-          "type", "Adam, AdamW, SGD or Lion; Adam is AdamW unless adam_w_mode is false; others are refused")
+          "type", "Adam is AdamW unless adam_w_mode is false; other optimizers are refused")
+      .set_choices({"Adam", "AdamW", "SGD", "Lion"})
+      .set_advice("another optimizer would change the results; write AdamW to train with that one")
       .set_flag("--optimizer");
   table.no_effect("legacy_fusion", boolean, "false", "the update is one fused pass already");
   add_optimizer_params(table);
   add_foreign_optimizer_params(table);
   table.block("scheduler");
-  table.key<kSchedule, &ScheduleConfig::type>("type", "learning-rate schedule").set_flag("--schedule");
+  table.key<kSchedule, &ScheduleConfig::type>("type", "learning-rate schedule; without a config: cosine")
+      .set_flag("--schedule");
   table.block("scheduler.params");
   add_own_schedules(table);
   add_warmup_schedules(table);

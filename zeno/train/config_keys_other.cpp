@@ -89,39 +89,50 @@ void add_parallelism(TableBuilder& table) {
   table.inside("version", number, "0.2");
   for (const char* name : {"prefer_larger_batch", "ignore_non_elastic_batch_info"})
     table.inside(name, boolean, "null");
-  constexpr std::string_view kNoTensor = "tensor parallelism is not implemented";
   table.block("tensor_parallel");
-  table.refused("autotp_size", integer, "0", kNoTensor);
-  table.refused("preset_model", text, "null", kNoTensor);
-  table.open_block("partition_config", refused, kNoTensor);
+  table.refused("autotp_size", integer, "0",
+                "tensor parallelism is not supported yet; remove the key to train with ZeRO alone");
+  table.no_effect("preset_model", text, "null", "about tensor parallelism");
+  table.open_block("partition_config", no_effect, "about tensor parallelism");
   table.no_effect("tp_overlap_comm", boolean, "false", "about tensor parallelism");
   table.block("pipeline").strict = false;
-  table.refused("stages", integer, "1", "pipeline parallelism is not implemented");
+  table.refused("stages", integer, "1",
+                "pipeline parallelism is not supported yet; remove the key to train with ZeRO alone");
   table.no_effect("partition", text, "\"best\"", "about pipeline parallelism");
   table.no_effect("seed_layers", boolean, "false", "about pipeline parallelism");
   table.no_effect("activation_checkpoint_interval", integer, "0",
                   "about pipeline parallelism; see zeno.recompute");
   table.top();
-  table.refused("sequence_parallel_size", integer, "1", "sequence parallelism is not implemented");
-  table.open_block("expert_parallel", refused, "expert parallelism is not implemented");
+  table.refused("sequence_parallel_size", integer, "1",
+                "sequence parallelism is not supported yet; remove the key to train with ZeRO alone");
+  table.open_block("expert_parallel", refused, "expert parallelism is not supported yet");
   table.no_effect("use_data_before_expert_parallelism", boolean, "false", "about expert parallelism");
 }
 
 void add_training_features(TableBuilder& table) {
-  table.open_block("hybrid_engine", refused, "generation during training is not implemented");
+  table.open_block("hybrid_engine", refused,
+                   "generation during training is not supported; remove it to train without");
   table.open_block("compile", warned, "the step program is always compiled");
-  table.open_block("curriculum_learning", refused, "it changes the data order and is not implemented");
-  table.open_block("data_efficiency", refused, "it changes the data order and is not implemented");
-  table.open_block("progressive_layer_drop", refused, "it changes results and is not implemented");
-  table.open_block("compression_training", refused, "it changes results and is not implemented");
-  table.open_block("sparse_attention", refused, "it changes results and is not implemented");
-  table.open_block("quantize_training", refused, "it changes results and is not implemented");
+  table.open_block(
+      "curriculum_learning", refused,
+      "it changes the order of the data and is not supported; remove it to train in shuffled order");
+  table.open_block(
+      "data_efficiency", refused,
+      "it changes the order of the data and is not supported; remove it to train in shuffled order");
+  table.open_block("progressive_layer_drop", refused,
+                   "it changes the results and is not supported; remove it to train without");
+  table.open_block("compression_training", refused,
+                   "it changes the results and is not supported; remove it to train without");
+  table.open_block("sparse_attention", refused,
+                   "it changes the results and is not supported; remove it to train without");
+  table.open_block("quantize_training", refused,
+                   "it changes the results and is not supported; remove it to train without");
   table.open_block("autotuning", warned, "use `zeno plan`");
   table.open_block("eigenvalue", warned, "only compression reads it");
   table.warned("graph_harvesting", boolean, "false", "the step program is static already");
   table.no_effect("vocabulary_size", integer, "null", "the model folder says it");
   table.warned("dataloader_drop_last", boolean, "false", "every step has a whole batch");
-  table.refused("disable_allgather", boolean, "false", "weights would not be updated on all ranks");
+  table.no_effect("disable_allgather", boolean, "false", "DeepSpeed reads it and does nothing with it");
   table.warned("low_cpu_mem_usage", boolean, "null",
                "an argument of transformers; ranks read only their part anyway");
 }

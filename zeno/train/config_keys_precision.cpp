@@ -47,6 +47,13 @@ void add_gradients(TableBuilder& table) {
   table.no_effect("seq_parallel_communication_data_type", dtype, "\"fp32\"", "about sequence parallelism");
 }
 
+// Written by people who come from other trainers. DeepSpeed has never read them.
+void add_foreign_scale_keys(TableBuilder& table) {
+  table.warned("dynamic_loss_scale", boolean, "null",
+               "not a DeepSpeed key: the scale is dynamic where loss_scale is 0");
+  table.warned("fp16_scale_tolerance", number, "null", "an option of fairseq that DeepSpeed does not have");
+}
+
 void add_fp16(TableBuilder& table) {
   table.block("fp16");
   table.key<kPrecision, &PrecisionConfig::fp16_enabled>("enabled", "train in fp16 with loss scaling");
@@ -65,6 +72,7 @@ void add_fp16(TableBuilder& table) {
   table.no_effect("auto_cast", boolean, "false", "inputs are token ids: nothing to cast");
   table.refused("fp16_master_weights_and_grads", boolean, "false", "master weights are fp32");
   table.warned("opt_level", text, "null", "an apex option, not a DeepSpeed key any more");
+  add_foreign_scale_keys(table);
 }
 
 void add_bf16(TableBuilder& table) {
@@ -85,8 +93,10 @@ void add_bf16(TableBuilder& table) {
   table.warned("consecutive_hysteresis", boolean, "null", kNoScale);
   table.warned("min_loss_scale", number, "null", kNoScale);
   table.warned("opt_level", text, "null", "an apex option");
+  add_foreign_scale_keys(table);
   table.top();
   table.open_block("bfloat16", KeyStatus::renamed, "the old name of bf16").rename_to = {"bf16"};
+  table.open_block("bfp16", KeyStatus::warned, "DeepSpeed does not know this block either; write bf16");
 }
 
 }  // namespace
@@ -105,7 +115,8 @@ void add_precision_keys(TableBuilder& table) {
   table.no_effect("buffer_dtype", dtype, "null", "the models have no buffers to cast");
   table.top();
   table.open_block("amp", KeyStatus::refused, "apex amp does not work with ZeRO: use bf16 or fp16");
-  table.block("torch_autocast", KeyStatus::refused, "autocast changes results: use bf16 or fp16");
+  table.block("torch_autocast", KeyStatus::refused,
+              "autocast changes the results; remove it and use bf16 or fp16");
   table.inside("enabled", boolean, "false");
   table.inside("dtype", dtype, "null");
   table.inside("lower_precision_safe_modules", texts, "null");

@@ -19,16 +19,19 @@ void add_data(TableBuilder& table) {
       .set_flag("--columns");
   table
       .key<kData, &DataConfig::chat_template>("chat_template",
-                                              "empty: the folder's; a preset or a .jinja file")
-      .set_flag("--chat-template");
+                                              "a preset or a .jinja file; when not given: the folder's own")
+      .set_flag("--chat-template")
+      .set_takes("NAME|FILE");
   table
       .key<kData, &DataConfig::template_extra>("template_extra",
                                                "JSON object of further variables for the chat template")
-      .set_flag("--template-extra");
+      .set_flag("--template-extra")
+      .set_takes("JSON");
   table
       .key<kData, &DataConfig::chat_date>(
           "chat_date", "YYYY-MM-DD for templates that ask for the date; empty: the one they bring themselves")
-      .set_flag("--chat-date");
+      .set_flag("--chat-date")
+      .set_takes("DATE");
   table
       .key<kData, &DataConfig::loss_on>(
           "loss_on", "what is trained on; auto: completions, assistant turns, or all of a text")
@@ -39,10 +42,12 @@ void add_data(TableBuilder& table) {
       .set_flag("--packing");
   table.key<kData, &DataConfig::too_long>("too_long", "what happens to samples longer than seq_len")
       .set_flag("--too-long");
-  table.key<kData, &DataConfig::skip_bad_lines>("skip_bad_lines", "count lines that cannot be read, go on")
+  table
+      .key<kData, &DataConfig::skip_bad_lines>("skip_bad_lines",
+                                               "skip lines that cannot be read, and count them")
       .set_flag("--skip-bad-lines");
   table.key<kData, &DataConfig::shuffle>("shuffle", "a new order in each epoch, from the seed");
-  table.key<kData, &DataConfig::max_samples>("max_samples", "use so many samples; 0: all")
+  table.key<kData, &DataConfig::max_samples>("max_samples", "use at most N samples; 0: all")
       .range(0)
       .set_flag("--max-samples");
   table.key<kData, &DataConfig::neftune_alpha>("neftune_alpha", "noise on embeddings (NEFTune); 0: none")
@@ -51,10 +56,12 @@ void add_data(TableBuilder& table) {
 }
 
 void add_eval(TableBuilder& table) {
-  table.key<kEval, &EvalConfig::data>("eval_data", "evaluation files").set_flag("--eval-data");
+  table.key<kEval, &EvalConfig::data>("eval_data", "evaluation files")
+      .set_flag("--eval-data")
+      .set_takes("FILE");
   table
-      .key<kEval, &EvalConfig::split>("eval_split",
-                                      "or this part of the training samples (from 1 on: so many)")
+      .key<kEval, &EvalConfig::split>(
+          "eval_split", "hold back this part of the training samples for evaluation; 1 or more: that many")
       .range(0)
       .set_flag("--eval-split");
   table.key<kEval, &EvalConfig::every>("eval_every", "steps between evaluations; 0: after each epoch")
@@ -62,21 +69,23 @@ void add_eval(TableBuilder& table) {
       .set_flag("--eval-every");
   table.key<kEval, &EvalConfig::on_start>("eval_on_start", "evaluate before the first step too")
       .set_flag("--eval-on-start");
-  table.key<kEval, &EvalConfig::max_samples>("eval_max_samples", "evaluate so many samples; 0: all")
+  table.key<kEval, &EvalConfig::max_samples>("eval_max_samples", "evaluate on at most N samples; 0: all")
       .range(0)
       .set_flag("--eval-max-samples");
-  table.key<kEval, &EvalConfig::best_metric>("best_metric", "by which evaluation the best model is chosen")
+  table
+      .key<kEval, &EvalConfig::best_metric>("best_metric",
+                                            "metric of the evaluation that decides which model is best")
       .set_flag("--best-metric");
   table.key<kEval, &EvalConfig::keep_best>("keep_best", "the result is the best model, not the last")
       .set_flag("--keep-best");
   table
-      .key<kEval, &EvalConfig::early_stopping>("early_stopping",
-                                               "evaluations without improvement that end the run; 0: off")
+      .key<kEval, &EvalConfig::early_stopping>(
+          "early_stopping", "end the run after N evaluations without improvement; 0: never")
       .range(0)
       .set_flag("--early-stopping");
   table
       .key<kEval, &EvalConfig::early_stopping_delta>("early_stopping_delta",
-                                                     "the least change that is an improvement")
+                                                     "smallest change that counts as an improvement")
       .range(0)
       .set_flag("--early-stopping-delta");
 }
@@ -89,34 +98,34 @@ void add_lora(TableBuilder& table) {
       .key<kLora, &LoraConfig::alpha>("lora_alpha", "their scale is alpha / rank; 0: alpha is twice the rank")
       .range(0)
       .set_flag("--lora-alpha");
-  table.key<kLora, &LoraConfig::dropout>("lora_dropout", "part of the inputs of adapters that is dropped")
+  table.key<kLora, &LoraConfig::dropout>("lora_dropout", "dropout on the inputs of adapters")
       .range(0, 0.999)
       .set_flag("--lora-dropout");
   table
       .key<kLora, &LoraConfig::targets>(
           "lora_targets", "names or patterns of linear layers; empty or all-linear: those of blocks")
-      .set_flag("--lora-targets");
+      .set_flag("--lora-targets")
+      .set_takes("NAME");
   table
       .key<kLora, &LoraConfig::modules_to_save>(
           "modules_to_save", "modules trained whole beside adapters: embed_tokens, lm_head, norm")
-      .set_flag("--modules-to-save");
+      .set_flag("--modules-to-save")
+      .set_takes("NAME");
   table.key<kLora, &LoraConfig::rslora>("rslora", "scale alpha / sqrt(rank)").set_flag("--rslora");
-  table
-      .key<kLora, &LoraConfig::dora>("dora",
-                                     "adapters with magnitudes (DoRA): refused, not part of this version")
-      .set_flag("--dora");
+  table.key<kLora, &LoraConfig::dora>("dora", "DoRA adapters: refused, not supported yet").set_flag("--dora");
   table
       .key<kLora, &LoraConfig::quantize_base>("quantize_base",
                                               "frozen weights of blocks under adapters; nf4: kept in 4 bits")
       .set_flag("--quantize-base");
-  table.key<kLora, &LoraConfig::adapter>("adapter", "folder of an adapter to go on from")
-      .set_flag("--adapter");
+  table.key<kLora, &LoraConfig::adapter>("adapter", "folder of an adapter to continue training")
+      .set_flag("--adapter")
+      .set_takes("DIR");
 }
 
 void add_watch(TableBuilder& table) {
   table
       .key<kWatch, &WatchConfig::spike_factor>("spike_factor",
-                                               "report a loss of so many times the recent mean; 0: never")
+                                               "report a loss of N times the recent mean; 0: never")
       .range(0)
       .set_flag("--spike-factor");
   table

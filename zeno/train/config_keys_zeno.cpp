@@ -31,11 +31,13 @@ void add_activation_checkpointing(TableBuilder& table) {
 void add_numerics(TableBuilder& table) {
   table
       .key<&TrainConfig::precision, &PrecisionConfig::compute>(
-          "dtype", "compute dtype; when not given: from fp16 and bf16, else fp32")
+          "dtype",
+          "compute dtype; when not given: from fp16 and bf16, else fp32; without a config: bf16 on GPUs")
       .set_flag("--dtype");
   table
       .key<&TrainConfig::precision, &PrecisionConfig::matmul>(
-          "matmul_dtype", "products of blocks; auto: in the compute dtype; fp8: on GPUs, with dtype bf16")
+          "matmul_dtype",
+          "matrix multiplications of blocks; auto: in the compute dtype; fp8: on GPUs, with dtype bf16")
       .set_flag("--matmul-dtype");
   table
       .key<&TrainConfig::precision, &PrecisionConfig::states>(
@@ -60,13 +62,15 @@ void add_numerics(TableBuilder& table) {
       .set_flag("--deterministic");
   table.key<kRun, &RunConfig::reproducible>("reproducible", "the same bits at 1, 2, 4 and 8 ranks")
       .set_flag("--reproducible");
-  table.key<kRun, &RunConfig::seed>("seed", "of init, shuffling and rounding").range(0).set_flag("--seed");
+  table.key<kRun, &RunConfig::seed>("seed", "seed of initial weights, shuffling and rounding")
+      .range(0)
+      .set_flag("--seed");
 }
 
 void add_run(TableBuilder& table) {
-  table.key<kRun, &RunConfig::model>("model", "folder of the model").set_flag("--model");
-  table.key<kRun, &RunConfig::data>("data", "training files").set_flag("--data");
-  table.key<kRun, &RunConfig::out>("out", "folder for the result").set_flag("--out");
+  table.key<kRun, &RunConfig::model>("model", "folder of the model").set_flag("--model").set_takes("DIR");
+  table.key<kRun, &RunConfig::data>("data", "training files").set_flag("--data").set_takes("FILE");
+  table.key<kRun, &RunConfig::out>("out", "folder for the result").set_flag("--out").set_takes("DIR");
   table.key<kRun, &RunConfig::seq_len>("seq_len", "tokens per sample; 0: what the model takes, at most 1024")
       .range(0)
       .set_flag("--seq-len");
@@ -76,7 +80,7 @@ void add_run(TableBuilder& table) {
   table.key<kRun, &RunConfig::epochs>("epochs", "passes over the data when steps is 0")
       .range(1e-9, 1e9)
       .set_flag("--epochs");
-  table.key<kRun, &RunConfig::ranks>("ranks", "ranks as threads; 0: as launched")
+  table.key<kRun, &RunConfig::ranks>("ranks", "ranks, as threads of one process; 0: as launched")
       .range(0, 65536)
       .set_flag("--ranks");
   table.key<kRun, &RunConfig::device>("device", "where to compute; auto: a GPU when there is one")
@@ -91,10 +95,12 @@ void add_run(TableBuilder& table) {
                                          "steps between checkpoints, written while training goes on; 0: none")
       .range(0)
       .set_flag("--save-every");
-  table.key<kRun, &RunConfig::keep_last>("keep_last", "keep so many of the newest checkpoints; 0: all")
+  table.key<kRun, &RunConfig::keep_last>("keep_last", "keep the newest N checkpoints; 0: all")
       .range(0)
       .set_flag("--keep-last");
-  table.key<kRun, &RunConfig::keep_every>("keep_every", "and those whose step is a multiple of this; 0: none")
+  table
+      .key<kRun, &RunConfig::keep_every>("keep_every",
+                                         "also keep those whose step is a multiple of N; 0: none")
       .range(0)
       .set_flag("--keep-every");
   table
@@ -102,16 +108,19 @@ void add_run(TableBuilder& table) {
           "save_deadline_s", "after SIGTERM: seconds for the step and saving, then exit code 7; 0: no limit")
       .range(0, 1e9)
       .set_flag("--save-deadline");
-  table.key<kRun, &RunConfig::resume>("resume", "auto, or a checkpoint folder").set_flag("--resume");
+  table.key<kRun, &RunConfig::resume>("resume", "auto, or a checkpoint folder")
+      .set_flag("--resume")
+      .set_takes("auto|DIR");
   table
       .key<kRun, &RunConfig::max_restarts>(
-          "max_restarts", "start a run that died again, so often, from its newest checkpoint")
+          "max_restarts", "restart a run that died up to N times, from its newest checkpoint")
       .range(0, 1e6)
       .set_flag("--max-restarts");
   table
       .key<kRun, &RunConfig::launcher>("launcher",
                                        "command that starts the ranks as processes: \"mpirun -n 4\"")
-      .set_flag("--launcher");
+      .set_flag("--launcher")
+      .set_takes("COMMAND");
   table
       .key<kRun, &RunConfig::peer_snapshot>(
           "peer_snapshot",
@@ -119,29 +128,40 @@ void add_run(TableBuilder& table) {
       .range(0)
       .set_flag("--peer-snapshot", "1");
   table.key<kRun, &RunConfig::peer_snapshot_dir>("peer_snapshot_dir", "memory file system for these copies")
-      .set_flag("--peer-snapshot-dir");
+      .set_flag("--peer-snapshot-dir")
+      .set_takes("DIR");
   table
       .key<kRun, &RunConfig::cache>("cache",
                                     "folder for what is made once (tokenised data, matmul plans, rates of "
                                     "the machine); empty: ~/.cache/zeno")
-      .set_flag("--cache");
-  table.key<kRun, &RunConfig::log>("log", "metrics file; empty: metrics.jsonl in out").set_flag("--log");
-  table.key<kRun, &RunConfig::trace>("trace", "Perfetto trace of a step").set_flag("--trace");
+      .set_flag("--cache")
+      .set_takes("DIR");
+  table.key<kRun, &RunConfig::log>("log", "metrics file; empty: metrics.jsonl in out")
+      .set_flag("--log")
+      .set_takes("FILE");
+  table.key<kRun, &RunConfig::trace>("trace", "Perfetto trace of a step")
+      .set_flag("--trace")
+      .set_takes("FILE");
   table.key<kRun, &RunConfig::deadline_s>("deadline_s", "longest wait for another rank, seconds")
       .range(0.001, 1e9)
       .set_flag("--deadline");
   table
       .key<kRun, &RunConfig::choose>(
-          "auto", "stage, offload, recompute, batch and order that are not given: chosen by the planner")
-      .set_flag("--auto");
+          "auto",
+          "stage, offload, recompute, batch and order that are not given: chosen by the planner; "
+          "without a config: true")
+      .set_flag("--auto")
+      .set_flag_off("--no-auto");
   table
       .key<kRun, &RunConfig::device_mem>(
           "device_mem", "device memory a rank may use, such as 80GB or 79GiB; empty: what is free")
-      .set_flag("--device-mem");
+      .set_flag("--device-mem")
+      .set_takes("SIZE");
   table
       .key<kRun, &RunConfig::host_mem>(
           "host_mem", "host memory that all ranks of a host may use, such as 512GB; empty: what is free")
-      .set_flag("--host-mem");
+      .set_flag("--host-mem")
+      .set_takes("SIZE");
 }
 
 }  // namespace

@@ -93,13 +93,16 @@ void add_stage3(TableBuilder& table) {
 }
 
 void add_refused(TableBuilder& table) {
-  table.refused("zero_hpz_partition_size", integer, "1", "ZeRO++ secondary shards are not implemented")
-      .range(0);
-  table.refused("zero_quantized_weights", boolean, "false", "quantised gathers change results");
-  table.refused("zero_quantized_nontrainable_weights", boolean, "false", "quantised weights change results");
-  table.refused("zero_quantized_gradients", boolean, "false", "quantised gradients change results");
-  table.refused("mics_shard_size", integer, "-1", "MiCS shard groups are not implemented");
-  table.refused("mics_hierarchical_params_gather", boolean, "false", "MiCS shard groups are not implemented");
+  constexpr std::string_view kGroups =
+      "hierarchical sharding (hpZ, MiCS) is not supported yet; remove the key to shard over all ranks";
+  constexpr std::string_view kQuantized =
+      "quantized communication (ZeRO++) is not supported yet; remove the key to communicate unquantized";
+  table.refused("zero_hpz_partition_size", integer, "1", kGroups).range(0);
+  table.refused("zero_quantized_weights", boolean, "false", kQuantized);
+  table.refused("zero_quantized_nontrainable_weights", boolean, "false", kQuantized);
+  table.refused("zero_quantized_gradients", boolean, "false", kQuantized);
+  table.refused("mics_shard_size", integer, "-1", kGroups);
+  table.refused("mics_hierarchical_params_gather", boolean, "false", kGroups);
 }
 
 void add_deprecated_offload(TableBuilder& table) {
@@ -127,7 +130,8 @@ void add_offload_optimizer(TableBuilder& table) {
   table
       .key<kZero, kOptimizer, &OffloadOptimizerConfig::nvme_path>(
           "nvme_path", "folder on a fast disk; several, by comma, are striped")
-      .set_flag("--nvme-path");
+      .set_flag("--nvme-path")
+      .set_takes("DIR");
   table
       .key<kZero, kOptimizer, &OffloadOptimizerConfig::buffer_count>("buffer_count",
                                                                      "nvme: chunks in host memory at once")
@@ -140,7 +144,7 @@ void add_offload_optimizer(TableBuilder& table) {
   table
       .key<kZero, kOptimizer, &OffloadOptimizerConfig::cpu_share>(
           "cpu_share",
-          "of what is on a GPU's host, the part that the CPU updates there; -1: by measured rates")
+          "share of the states in a GPU's host memory that the CPU updates; -1: by measured rates")
       .range(-1, 1)
       .set_flag("--cpu-share");
   table.no_effect("fast_init", boolean, "false", "state is created in its tier");
@@ -169,7 +173,7 @@ void add_inner_blocks(TableBuilder& table) {
   add_offload_optimizer(table);
   add_offload_param(table);
   table.block("zero_optimization.zenflow", KeyStatus::refused,
-              "ZenFlow updates with stale gradients: not exact Adam");
+              "ZenFlow updates with stale gradients, which is not Adam; remove it");
   table.inside("topk_ratio", number, "0.1").range(0, 1);
   table.inside("select_strategy", choice, "\"auto\"").set_choices({"auto", "step", "epoch"});
   table.inside("select_interval", integer, "null").range(1);

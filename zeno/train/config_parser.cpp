@@ -61,6 +61,8 @@ class ConfigReader {
       entry.value.type = Type::array;
       entry.value.items = {string_value(flag.value)};
     }
+    if (found != entries_.end() && found->second.origin.kind == Kind::file)
+      replaced_values_.insert_or_assign(key->path, found->second);
     entries_.insert_or_assign(key->path, std::move(entry));
   }
 
@@ -69,6 +71,8 @@ class ConfigReader {
     for (const ConfigKey& key : config_keys()) {
       const auto found = entries_.find(key.path);
       if (found != entries_.end()) apply_entry(key, found->second);
+      const auto replaced = replaced_values_.find(key.path);
+      if (replaced != replaced_values_.end()) note_replaced(key, replaced->second, found->second);
     }
     for (const ConfigKey& key : config_keys()) {
       if (applies_to(key, parsed_.config) || !parsed_.given(key.path)) continue;
@@ -211,6 +215,28 @@ class ConfigReader {
     }
   }
 
+  // What the file says and a flag has replaced is named, unless it is the same.
+  void note_replaced(const ConfigKey& key, const Entry& old, const Entry& now) {
+    if (key.assign == nullptr || old.value.is(Type::null) || is_auto_text(old.value)) return;
+    const JsonValue before = as_checked(key, old.value), after = as_checked(key, now.value);
+    const bool numbers = before.is(Type::number) && after.is(Type::number);
+    if (numbers ? before.number == after.number : equals_ignoring_case(to_text(before), to_text(after)))
+      return;
+    parsed_.replaced.insert_or_assign(key.path, before);
+    parsed_.notes.push_back(fmt::format(
+        "{}: {} {} is replaced by {} {}", old.origin.text, old.written, to_text(before).substr(0, 80),
+        now.origin.text.substr(std::string_view("flag ").size()), to_text(after).substr(0, 80)));
+  }
+  // A value that does not fit its key stays as it is written: here it only has to be shown.
+  static JsonValue as_checked(const ConfigKey& key, const JsonValue& value) {
+    try {
+      std::vector<std::string> ignored;
+      return check_value(key, value, key.path, ignored);
+    } catch (const Error&) {
+      return value;
+    }
+  }
+
   struct Replaced {
     std::string old_path, block;
     int line;
@@ -221,7 +247,8 @@ class ConfigReader {
   ParsedConfig& parsed_;
   std::string source_;
   std::map<std::string, Entry, std::less<>> entries_;
-  std::map<std::string, int, std::less<>> blocks_;  // blocks given, with their lines
+  std::map<std::string, Entry, std::less<>> replaced_values_;  // of the file, by flags
+  std::map<std::string, int, std::less<>> blocks_;             // blocks given, with their lines
   std::vector<Replaced> replaced_;
 };
 
@@ -232,6 +259,7 @@ ParsedConfig parse(const JsonDocument* document, std::span<const FlagOverride> f
   if (document != nullptr) reader.read_file(document->root);
   for (const FlagOverride& flag : flags) reader.read_flag(flag);
   reader.apply();
+  fill_defaults(parsed);
   resolve_values(parsed);
   return parsed;
 }

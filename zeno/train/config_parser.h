@@ -20,7 +20,7 @@ struct FlagOverride {
 };
 
 struct ValueOrigin {
-  enum class Kind { by_default, file, flag, automatic, derived };
+  enum class Kind { by_default, file, flag, automatic, derived, planned };  // planned: not chosen yet
   Kind kind = Kind::by_default;
   std::string text;  // "default", "ds.json:12", "flag --lr", "auto", "derived: …"
 };
@@ -30,6 +30,8 @@ struct ParsedConfig {
   std::vector<std::string> warnings;  // one line each: place, key, what it means
   std::vector<std::string> notes;     // keys that were accepted and change nothing, and why
   std::map<std::string, ValueOrigin, std::less<>> origins;  // by key; a key not here has its default
+  // Values of the file in whose place a flag has put others, by key.
+  std::map<std::string, JsonValue, std::less<>> replaced;
   bool from_file = false;
   std::string command;  // that asks for this, for reports; empty where there was none
 

@@ -29,7 +29,11 @@ std::string print_config(const ParsedConfig& parsed) {
     const auto found = parsed.origins.find(key.path);
     const bool by_default = found == parsed.origins.end();
     const bool unset = by_default && key.default_text == "null";
-    lines.push_back({key.path, unset ? "not given" : key.show(parsed.config),
+    const bool open = !by_default && found->second.kind == ValueOrigin::Kind::planned;
+    lines.push_back({key.path,
+                     open    ? "open"
+                     : unset ? "not given"
+                             : key.show(parsed.config),
                      by_default ? std::string("default") : found->second.text});
     key_width = std::max(key_width, key.path.size());
     value_width = std::max(value_width, std::min<size_t>(lines.back().value.size(), 40));

@@ -37,9 +37,6 @@ void resolve_compute_dtype(ParsedConfig& parsed) {
   if (!parsed.given("zeno.dtype")) {
     p.compute = enabled;
     if (enabled != DType::f32) parsed.derive("zeno.dtype", fmt::format("{} is true", key));
-    if (enabled == DType::f32 && (parsed.is_auto("fp16.enabled") || parsed.is_auto("bf16.enabled"))) {
-      parsed.warnings.push_back("fp16 and bf16 are left to \"auto\": training in fp32; choose with --dtype");
-    }
   } else if (enabled != DType::f32 && enabled != p.compute) {
     require(from_flag(parsed, "zeno.dtype"), kUsage, "[config] {}: got {}, but {} is true; keep one of them",
             where(parsed, "zeno.dtype"), name_of(p.compute), key);
@@ -48,8 +45,8 @@ void resolve_compute_dtype(ParsedConfig& parsed) {
   }
 }
 
-void resolve_precision(ParsedConfig& parsed) {
-  resolve_compute_dtype(parsed);
+// Of the other dtypes, once that of the computation is known.
+void check_precision(ParsedConfig& parsed) {
   PrecisionConfig& p = parsed.config.precision;
   require(!parsed.given("data_types.param_dtype") || p.param_dtype == p.compute, kUsage,
           "[config] {}: got {}, expected {} as set by fp16, bf16 or --dtype",
@@ -106,9 +103,16 @@ void resolve_offload(ParsedConfig& parsed) {
   if (param.device != OffloadDevice::none && !zero::shards_parameters(int(zero.stage)))
     parsed.notes.push_back(fmt::format("{}: at stage {} parameters leave the device only with one rank",
                                        where(parsed, "zero_optimization.offload_param.device"), zero.stage));
-  if (param.nvme_path.empty() && !optimizer.nvme_path.empty() && param.device == OffloadDevice::nvme) {
+  // One set of folders serves both.
+  constexpr const char* kParamPath = "zero_optimization.offload_param.nvme_path";
+  const bool wanted = param.device == OffloadDevice::nvme || !param.nvme_path.empty();
+  if (wanted && !optimizer.nvme_path.empty() && param.nvme_path != optimizer.nvme_path) {
+    if (!param.nvme_path.empty())
+      parsed.notes.push_back(
+          fmt::format("{} {} is replaced by {} {}", where(parsed, kParamPath), param.nvme_path,
+                      where(parsed, "zero_optimization.offload_optimizer.nvme_path"), optimizer.nvme_path));
     param.nvme_path = optimizer.nvme_path;
-    parsed.derive("zero_optimization.offload_param.nvme_path", "offload_optimizer.nvme_path");
+    parsed.derive(kParamPath, "offload_optimizer.nvme_path");
   }
   const auto needs_path = [&](OffloadDevice device, const std::string& path, const char* key) {
     require(device != OffloadDevice::nvme || !path.empty(), kUsage,
@@ -132,12 +136,8 @@ void resolve_optimizer(ParsedConfig& parsed) {
     }
   } else if (is("SGD")) {
     o.kind = OptimizerKind::sgd;
-  } else if (is("Lion")) {
-    o.kind = OptimizerKind::lion;
   } else {
-    fail(kUsage,
-         "[config] {}: got {}, expected Adam, AdamW, SGD or Lion; another optimizer would change the results",
-         where(parsed, "optimizer.type"), o.type.substr(0, 80));
+    o.kind = OptimizerKind::lion;
   }
   if (adam && o.torch_adam && o.kind == OptimizerKind::adamw &&
       !parsed.given("optimizer.params.weight_decay")) {
@@ -146,10 +146,6 @@ void resolve_optimizer(ParsedConfig& parsed) {
   }
   require(o.betas[0] < 1 && o.betas[1] < 1, kUsage, "[config] {}: got [{}, {}], expected numbers below 1",
           where(parsed, "optimizer.params.betas"), o.betas[0], o.betas[1]);
-  if (parsed.is_auto("optimizer.params.lr")) {
-    parsed.warnings.push_back(fmt::format("{}: \"auto\" is read as {}; choose with --lr",
-                                          where(parsed, "optimizer.params.lr"), o.lr));
-  }
 }
 
 void resolve_warmup(ParsedConfig& parsed) {
@@ -172,10 +168,15 @@ void resolve_warmup(ParsedConfig& parsed) {
   if (lr_flag && parsed.given(kMaxLr)) {
     parsed.warnings.push_back(fmt::format("{}: overridden by flag --lr", where(parsed, kMaxLr)));
   }
-  const bool follows_lr = s.type == ScheduleType::warmup_lr || parsed.is_auto(kMaxLr);
+  const bool no_lr = !parsed.given("optimizer.params.lr");
+  const bool follows_lr = s.type == ScheduleType::warmup_lr || parsed.is_auto(kMaxLr) || no_lr;
   if (lr_flag || (!parsed.given(kMaxLr) && follows_lr)) {
     s.warmup_max_lr = s.lr;
     parsed.derive(kMaxLr, "optimizer.params.lr");
+  } else if (!parsed.given(kMaxLr) && s.warmup_max_lr != s.lr) {
+    parsed.warnings.push_back(
+        fmt::format("{}: the rate rises to {}, DeepSpeed's default, not to optimizer.params.lr {}; set {}",
+                    where(parsed, "scheduler.type"), s.warmup_max_lr, s.lr, kMaxLr));
   }
 }
 
@@ -219,8 +220,15 @@ void resolve_eval(ParsedConfig& parsed) {
 
 void resolve_recompute(ParsedConfig& parsed) {
   RecomputeConfig& r = parsed.config.recompute;
-  if (parsed.given("zeno.recompute")) return;
   const char* key = "activation_checkpointing.number_checkpoints";
+  if (parsed.given("zeno.recompute")) {
+    const bool otherwise = r.mode != RecomputeMode::full && (r.number_checkpoints > 0 || r.enabled);
+    if (otherwise)
+      parsed.notes.push_back(fmt::format("{} is replaced by {} {}",
+                                         where(parsed, r.enabled ? "activation_checkpointing.enabled" : key),
+                                         parsed.origins.at("zeno.recompute").text, text_of(r.mode)));
+    return;
+  }
   if (r.number_checkpoints > 0) {
     r.mode = RecomputeMode::full;
     parsed.derive("zeno.recompute", key);
@@ -288,7 +296,8 @@ void check_sizes(const ParsedConfig& parsed) {
 
 void resolve_values(ParsedConfig& parsed) {
   check_sizes(parsed);
-  resolve_precision(parsed);
+  resolve_compute_dtype(parsed);
+  if (!parsed.is_auto("zeno.dtype")) check_precision(parsed);
   resolve_zero(parsed);
   resolve_offload(parsed);
   resolve_optimizer(parsed);
@@ -296,6 +305,14 @@ void resolve_values(ParsedConfig& parsed) {
   resolve_eval(parsed);
   resolve_recompute(parsed);
   note_idle_values(parsed);
+}
+
+void resolve_device(ParsedConfig& parsed, Device::Kind kind) {
+  if (!parsed.is_auto("zeno.dtype")) return;
+  const bool gpu = kind == Device::Kind::cuda;
+  parsed.config.precision.compute = gpu ? DType::bf16 : DType::f32;
+  parsed.derive("zeno.dtype", gpu ? "default on a GPU" : "default on a CPU");
+  check_precision(parsed);
 }
 
 void resolve_model(ParsedConfig& parsed, int64_t hidden_size, int64_t blocks) {

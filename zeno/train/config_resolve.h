@@ -4,17 +4,31 @@
 
 #include <cstdint>
 
+#include "zeno/device/device.h"
 #include "zeno/train/config_parser.h"
 
 namespace zeno::train {
+
+// Called by parse_config, first: what holds where nobody says otherwise.
+void fill_defaults(ParsedConfig& parsed);
 
 // Called by parse_config: dtypes, overlap, optimizer algorithm, schedule, recomputation, and the rules
 // between keys.
 void resolve_values(ParsedConfig& parsed);
 
+// The compute dtype where it is left open: bf16 on GPUs, fp32 on the CPU. Afterwards nothing is open.
+void resolve_device(ParsedConfig& parsed, Device::Kind kind);
+
+// "learning rate 2e-05 (default for full training), cosine with 3 % warm-up, fp32 (default on a CPU)"
+std::string describe_rate(const ParsedConfig& parsed);
+
+// The samples of a step where nobody says: about 32k tokens, but no more than leave an epoch 50 steps;
+// `least` times a power of two.
+int64_t default_batch(int64_t sequences, int64_t seq_len, int64_t least);
+
 // train = micro × accumulation × world: any two give the third, train or micro alone means accumulation 1.
-// Throws when the product does not come out or too little is given. A flag wins over a conflicting value from
-// the file.
+// Where flags or the number of ranks do not fit the file, the samples of a step stay and the accumulation
+// adapts, with a warning. Throws when that is impossible or too little is given.
 void resolve_batch(ParsedConfig& parsed, int64_t world);
 // Is enough given for that, or left to us ("auto", or no file)?
 bool batch_can_be_resolved(const ParsedConfig& parsed);

@@ -11,8 +11,8 @@ namespace {
 using Type = JsonValue::Type;
 
 [[noreturn]] void refuse(const ConfigKey& key, const JsonValue& written, const std::string& where) {
-  fail(ErrorKind::usage, "[config] {}: got {}, expected {}", where, to_text(written).substr(0, 80),
-       describe_values(key));
+  fail(ErrorKind::usage, "[config] {}: got {}, expected {}{}{}", where, to_text(written).substr(0, 80),
+       describe_values(key), key.advice.empty() ? "" : "; ", key.advice);
 }
 
 JsonValue text_value(std::string text) {
@@ -89,7 +89,7 @@ JsonValue check_text(const ConfigKey& key, const JsonValue& written, const std::
   if (key.type == KeyType::dtype && !parse_dtype(written.text)) refuse(key, written, where);
   const auto same = [&](std::string_view name) { return equals_ignoring_case(name, written.text); };
   const bool known = std::any_of(key.choices.begin(), key.choices.end(), same);
-  if (key.type == KeyType::choice && !known) refuse(key, written, where);
+  if (!key.choices.empty() && !known) refuse(key, written, where);
   return written;
 }
 
@@ -135,7 +135,7 @@ bool is_neutral(const ConfigKey& key, const JsonValue& value) {
     case KeyType::boolean:
       return value.boolean == neutral.boolean;
     case KeyType::integer: {
-      const auto off = [](double n) { return n == 0 || n == 1; };  // of a group size both mean: no groups
+      const auto off = [](double n) { return n <= 1; };  // of a group size all of these mean: no groups
       return value.number == neutral.number || (off(value.number) && off(neutral.number));
     }
     case KeyType::number:

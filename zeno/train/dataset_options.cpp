@@ -167,13 +167,12 @@ size_t RunData::host_bytes() const {
   return bytes;
 }
 
-void RunData::load(const TrainConfig& config, const DatasetSpecs& specs, int64_t seq_len,
-                   const comm::World& world) {
-  const int64_t vocab_size = specs.training.vocab_size;
+void RunData::load(const TrainConfig& config, const DatasetSpecs& specs, int64_t seq_len) {
+  vocab_size_ = specs.training.vocab_size;
   const auto seed = uint64_t(config.run.seed);
   source_ = std::make_unique<data::TokenSource>(
       is_generated(config) ? data::TokenSource::generated(
-                                 {.vocab_size = vocab_size, .tokens = 1 << 20, .seed = seed, .eos = {}})
+                                 {.vocab_size = vocab_size_, .tokens = 1 << 20, .seed = seed, .eos = {}})
                            : data::TokenSource::open(specs.training));
   if (specs.evaluation)
     evaluation_source_ = std::make_unique<data::TokenSource>(data::TokenSource::open(*specs.evaluation));
@@ -182,8 +181,6 @@ void RunData::load(const TrainConfig& config, const DatasetSpecs& specs, int64_t
   const bool split = pack.part == data::SamplePart::train;
   train_table_ = std::make_unique<data::SequenceTable>(*source_, pack);
   log_info("[data] {}", train_report().text());
-  train_ = std::make_unique<data::Loader>(*source_, *train_table_,
-                                          loader_options(config, vocab_size, world, config.data.shuffle));
   if (!split && !specs.evaluation) return;
 
   pack.part = split ? data::SamplePart::held_out : data::SamplePart::all;
@@ -191,8 +188,15 @@ void RunData::load(const TrainConfig& config, const DatasetSpecs& specs, int64_t
   const data::TokenSource& source = split ? *source_ : *evaluation_source_;
   evaluation_table_ = std::make_unique<data::SequenceTable>(source, pack);
   log_info("[data] evaluation: {}", evaluation_table_->report().text());
-  evaluation_ = std::make_unique<data::Loader>(source, *evaluation_table_,
-                                               loader_options(config, vocab_size, world, false));
+}
+
+void RunData::deal(const TrainConfig& config, const comm::World& world) {
+  const auto loader = [&](const data::TokenSource& source, const data::SequenceTable& table, bool shuffle) {
+    return std::make_unique<data::Loader>(source, table, loader_options(config, vocab_size_, world, shuffle));
+  };
+  train_ = loader(*source_, *train_table_, config.data.shuffle);
+  if (!evaluation_table_) return;
+  evaluation_ = loader(evaluation_source_ ? *evaluation_source_ : *source_, *evaluation_table_, false);
 }
 
 RunData open_run_data(const TrainConfig& config, int64_t vocab_size, int64_t seq_len, comm::World& world,
@@ -208,7 +212,7 @@ RunData open_run_data(const TrainConfig& config, int64_t vocab_size, int64_t seq
   });
   if (!to_build.empty()) prepare_together(world, to_build, progress);
   RunData run;
-  comm::work_together(world, "opening of the dataset", [&] { run.load(config, specs, seq_len, world); });
+  comm::work_together(world, "opening of the dataset", [&] { run.load(config, specs, seq_len); });
   return run;
 }
 

@@ -30,10 +30,15 @@ struct DatasetSpecs {
   std::optional<data::DatasetSpec> evaluation;
 };
 
-// Samples, their packing and the loaders of this rank. Loaders point into the rest; movable, since all of it
-// lives on the heap. Immutable: loaders may be used from any thread.
+// Samples, their packing and, once they are dealt, the loaders of this rank. Loaders point into the rest;
+// movable, since all of it lives on the heap. Immutable after deal: loaders may be used from any thread.
 class RunData {
  public:
+  int64_t train_sequences() const { return train_table_->sequences(); }
+  // Cuts the sequences into the micro-batches of the config, which is resolved now.
+  void deal(const TrainConfig& config, const comm::World& world);
+
+  // After deal.
   const data::Loader& train() const { return *train_; }
   const data::Loader* evaluation() const { return evaluation_ ? &*evaluation_ : nullptr; }  // null: none
   const data::TokenSource& source() const { return *source_; }
@@ -45,16 +50,16 @@ class RunData {
   friend RunData open_run_data(const TrainConfig&, int64_t, int64_t, comm::World&,
                                const data::BuildProgress&);
   // What can be done by each rank alone.
-  void load(const TrainConfig& config, const DatasetSpecs& specs, int64_t seq_len, const comm::World& world);
+  void load(const TrainConfig& config, const DatasetSpecs& specs, int64_t seq_len);
 
   std::unique_ptr<data::TokenSource> source_, evaluation_source_;
   std::unique_ptr<data::SequenceTable> train_table_, evaluation_table_;
   std::unique_ptr<data::Loader> train_, evaluation_;
+  int64_t vocab_size_ = 0;
 };
 
 // Collective. One rank of each host builds what is not in the cache while the others wait; then every rank
-// maps it. The thread that builds calls `progress`, which may throw to cancel. Needs the resolved batch
-// config.
+// maps it. The thread that builds calls `progress`, which may throw to cancel.
 RunData open_run_data(const TrainConfig& config, int64_t vocab_size, int64_t seq_len, comm::World& world,
                       const data::BuildProgress& progress = {});
 

@@ -24,11 +24,13 @@ EvalRecord evaluate_rank(ParsedConfig parsed, comm::World& world) {
   config.data.neftune_alpha = 0;
   if (config.run.data.empty()) config.run.data = config.eval.data;
   config.eval = {};
+  resolve_device(parsed, device_of(config.run, world.local_rank()).kind);
   if (config.batch.micro_batch == 0 && config.batch.train_batch == 0) config.batch.micro_batch = 4;
   resolve_batch(parsed, world.size());
   resolve_model(parsed, model.hidden, model.layers);
   const int64_t seq = sequence_length(config.run, model.max_positions);
-  const RunData data = open_run_data(config, model.vocab, seq, world, build_progress(world.rank()));
+  RunData data = open_run_data(config, model.vocab, seq, world, build_progress(world.rank()));
+  data.deal(config, world);
   const RunEngine run = make_engine(config, model, seq, world, false);
   const std::optional<EvalRecord> record = evaluate(*run.engine, data.train());
   ensure(record.has_value(), "[eval] the evaluation was stopped, but nobody asked for it");

@@ -82,17 +82,23 @@ zero::Offload offload_of(const ZeroConfig& config) {
   return offload;
 }
 
+// Of "/a,/b".
+std::vector<Path> folders_of(const std::string& paths) {
+  std::vector<Path> folders;
+  for (size_t begin = 0; begin < paths.size();) {
+    const size_t end = std::min(paths.find(',', begin), paths.size());
+    if (end > begin) folders.emplace_back(paths.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return folders;
+}
+
 // Runs that share a disk have files of their own: the name comes from where the result goes.
 DiskOptions disk_of(const TrainConfig& config) {
   const OffloadOptimizerConfig& optimizer = config.zero.offload_optimizer;
-  const std::string& paths =
-      optimizer.nvme_path.empty() ? config.zero.offload_param.nvme_path : optimizer.nvme_path;
   DiskOptions disk;
-  for (size_t begin = 0; begin < paths.size();) {
-    const size_t end = std::min(paths.find(',', begin), paths.size());
-    if (end > begin) disk.folders.emplace_back(paths.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  disk.folders =
+      folders_of(optimizer.nvme_path.empty() ? config.zero.offload_param.nvme_path : optimizer.nvme_path);
   const std::string out = config.run.out.empty() ? "" : std::filesystem::absolute(config.run.out).string();
   disk.name = fmt::format("{:08x}-", uint32_t(checkpoint::checksum_of(std::as_bytes(std::span(out)))));
   return disk;
@@ -175,6 +181,25 @@ plan::MemoryLimits memory_limits(const RunConfig& run, Device device, int local_
   constexpr size_t kReserve = size_t(128) << 20;
   const size_t free = available_memory(device) / size_t(sharing);
   return {given(run.device_mem, free + library_memory(device.kind).context - std::min(free, kReserve)), host};
+}
+
+void check_disk_folders(const ParsedConfig& parsed) {
+  const ZeroConfig& zero = parsed.config.zero;
+  const auto check = [&](const char* block, OffloadDevice device, const std::string& paths) {
+    const bool used = device == OffloadDevice::nvme || device == OffloadDevice::automatic;
+    if (!used && !parsed.config.run.choose) return;
+    const std::string key = fmt::format("zero_optimization.{}.nvme_path", block);
+    const auto origin = parsed.origins.find(key);
+    for (const Path& folder : folders_of(paths)) {
+      std::error_code ignored;
+      require(std::filesystem::is_directory(folder, ignored), ErrorKind::usage,
+              "[config] {}{}: got {}, which is not a folder of this machine; create it on a fast disk, or "
+              "choose another with --nvme-path",
+              origin == parsed.origins.end() ? "" : origin->second.text + ": ", key, folder.string());
+    }
+  };
+  check("offload_optimizer", zero.offload_optimizer.device, zero.offload_optimizer.nvme_path);
+  check("offload_param", zero.offload_param.device, zero.offload_param.nvme_path);
 }
 
 OptimizerHyper hyper_after(const TrainConfig& config, int64_t completed) {

@@ -3,7 +3,7 @@
 
 #include "zeno/kernels/optimizer.h"
 #include "zeno/plan/offload.h"
-#include "zeno/train/config.h"
+#include "zeno/train/config_parser.h"
 #include "zeno/zero/engine.h"
 
 namespace zeno::train {
@@ -17,6 +17,10 @@ zero::EngineOptions engine_options(const TrainConfig& config, int64_t seq_len, D
 Device device_of(const RunConfig& run, int local_rank);
 // Bytes that a rank may use, when `local_size` ranks of this host share its memory and devices.
 plan::MemoryLimits memory_limits(const RunConfig& run, Device device, int local_size);
+
+// The folders for state on disk must be there: a path that was meant for another machine would otherwise
+// become a folder on whatever disk is mounted at /. Throws a usage Error that names the key.
+void check_disk_folders(const ParsedConfig& parsed);
 
 // Hyperparameters of the optimizer step that follows `completed` steps.
 OptimizerHyper hyper_after(const TrainConfig& config, int64_t completed);

@@ -111,7 +111,6 @@ RunEngine make_engine(const TrainConfig& config, const model::ModelConfig& model
   if (const auto machine = plan::measured_machine(run.cache, options.device.kind);
       machine && trains && machine->links(world.size()))
     result.planned_step_s = plan::predict_step(layers, options, *machine, world.size()).step_s;
-  for (const Path& folder : options.disk.folders) make_folders(folder);
   const model::StartingWeights weights(run.model, config.lora.adapter, model::parameter_table(layers),
                                        uint64_t(run.seed));
   // What the engine learns about matrix products of a GPU is kept in a file: the next run starts sooner, and

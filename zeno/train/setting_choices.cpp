@@ -8,7 +8,9 @@ plan::PlanChoices open_choices(const ParsedConfig& parsed, const plan::Setting& 
                                Device device, int world, plan::MemoryLimits limits, bool disks) {
   plan::PlanChoices choices = plan::all_choices(device.kind, world, limits);
   const ZeroConfig& zero = parsed.config.zero;
-  if (parsed.given("zero_optimization.stage")) choices.stages = {given.stage};
+  // Whose state is on which host has to be known before the planner is asked.
+  const bool in_memory = parsed.config.run.peer_snapshot > 0;
+  if (parsed.given("zero_optimization.stage") || in_memory) choices.stages = {given.stage};
   const auto said = [&](OffloadDevice to, std::string_view key) {
     return to != OffloadDevice::automatic && (to != OffloadDevice::none || parsed.given(key));
   };
@@ -23,6 +25,23 @@ plan::PlanChoices open_choices(const ParsedConfig& parsed, const plan::Setting& 
   if (parsed.given("zero_optimization.overlap_comm")) choices.overlap = zero.overlap_comm;
   if (!batch_open) choices.micro_batches = {given.micro_batch};
   return choices;
+}
+
+void mark_open(ParsedConfig& parsed) {
+  const auto mark = [&](const char* key) {
+    if (!parsed.given(key))
+      parsed.origins.insert_or_assign(
+          key, ValueOrigin{ValueOrigin::Kind::planned, "the planner, when the run starts"});
+  };
+  for (const char* key : {"zero_optimization.stage", "zero_optimization.overlap_comm",
+                          "zero_optimization.offload_optimizer.device",
+                          "zero_optimization.offload_param.device", "zeno.recompute", "zeno.order"})
+    mark(key);
+  const BatchConfig& batch = parsed.config.batch;
+  if (batch.micro_batch > 0) return;  // then the batch follows from what is given
+  if (batch.train_batch == 0) mark("train_batch_size");
+  mark("train_micro_batch_size_per_gpu");
+  mark("gradient_accumulation_steps");
 }
 
 }  // namespace zeno::train

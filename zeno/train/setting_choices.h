@@ -11,4 +11,7 @@ namespace zeno::train {
 plan::PlanChoices open_choices(const ParsedConfig& parsed, const plan::Setting& given, bool batch_open,
                                Device device, int world, plan::MemoryLimits limits, bool disks);
 
+// For --print-config: values that the planner sets when the run starts are shown as open.
+void mark_open(ParsedConfig& parsed);
+
 }  // namespace zeno::train

@@ -372,9 +372,8 @@ RunSummary train_rank(ParsedConfig parsed, comm::World& world) {
   set_log_rank(world.rank());
   require(!parsed.config.run.model.empty(), ErrorKind::usage, "[train] no model: give --model DIR");
   require(!parsed.config.run.out.empty(), ErrorKind::usage, "[train] no output folder: give --out DIR");
-  require(!parsed.config.run.choose || parsed.config.run.peer_snapshot == 0 ||
-              parsed.given("zero_optimization.stage"),
-          ErrorKind::usage, "[train] --auto with --peer-snapshot: got no stage, expected one; give --stage");
+  resolve_device(parsed, device_of(parsed.config.run, world.local_rank()).kind);
+  check_disk_folders(parsed);
   const model::ModelConfig model = model::load_config(parsed.config.run.model);
   const size_t told = parsed.warnings.size();  // by the command line
   PeerFolder memory(parsed.config.run, world);
@@ -384,8 +383,6 @@ RunSummary train_rank(ParsedConfig parsed, comm::World& world) {
   const std::optional<ResumePoint> resume =
       find_resume_point(parsed.config.run, memory.find(replicated), world);
   if (resume) adopt_batch(parsed, resume->state, world.size());
-  if (parsed.config.run.choose) choose_setting(parsed, model, world);
-  resolve_batch(parsed, world.size());
   resolve_model(parsed, model.hidden, model.layers);
   const TrainConfig& config = parsed.config;
   const RunConfig& run = config.run;
@@ -399,7 +396,10 @@ RunSummary train_rank(ParsedConfig parsed, comm::World& world) {
   }
   std::optional<ClockLimit> clock;
   if (run.limit_gpu_clock) clock.emplace(pci_address(device_of(run, world.local_rank())));
-  const RunData data = open_run_data(config, model.vocab, seq, world, build_progress(world.rank()));
+  RunData data = open_run_data(config, model.vocab, seq, world, build_progress(world.rank()));
+  if (run.choose) choose_setting(parsed, model, data.train_sequences(), world);
+  resolve_batch(parsed, world.size());
+  data.deal(config, world);
   if (world.rank() == 0 && !resume) show_first_sample(config, data, seq);
   const int64_t steps = total_steps(run, data.train());
   resolve_steps(parsed, steps);

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "zeno/base/error.h"
+#include "zeno/base/python_json.h"
 
 namespace zeno::data {
 namespace {
@@ -14,7 +15,7 @@ Json read_object(const Path& path) {
   if (!file_exists(path)) return Json::object();
   Json json;
   try {
-    json = Json::parse(read_file(path));
+    json = Json::parse(quote_special_numbers(read_file(path)));
   } catch (const Json::exception& error) {
     fail(ErrorKind::data, "[{}] not JSON: {}", path.string(), error.what());
   }

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "zeno/base/error.h"
+#include "zeno/base/python_json.h"
 #include "zeno/data/tokenizer/json_node.h"
 #include "zeno/data/tokenizer/limits.h"
 #include "zeno/data/tokenizer/pipeline.h"
@@ -19,7 +20,7 @@ using Json = nlohmann::json;
 constexpr const char* kEosNames[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"};
 
 Json read_json(const Path& path) try {
-  return Json::parse(read_file(path));
+  return Json::parse(quote_special_numbers(read_file(path)));
 } catch (const Json::exception& error) {
   fail(ErrorKind::data, "[tokenizer] {}: not JSON: {}", path.string(), error.what());
 }

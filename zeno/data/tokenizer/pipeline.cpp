@@ -32,10 +32,16 @@ Blanks count_blanks(std::string_view text) {
 
 std::string model_type(const JsonNode& model) {
   if (model.find("type")) return model.type();
-  // Old files name no type.
-  if (model.find("merges")) return "BPE";
-  if (const auto vocab = model.find("vocab"); vocab && vocab->is_array()) return "Unigram";
-  model.refuse("no type", "BPE, Unigram, WordPiece or WordLevel");
+  // Old files name no type. The tokenizers library takes the first model whose keys are all there.
+  const auto has = [&](const char* key) { return model.find(key).has_value(); };
+  const auto vocab = model.find("vocab");
+  if (vocab && has("merges")) return "BPE";
+  if (vocab && vocab->is_array()) return "Unigram";
+  if (vocab && has("unk_token")) {
+    const bool pieces = has("continuing_subword_prefix") && has("max_input_chars_per_word");
+    return pieces ? "WordPiece" : "WordLevel";
+  }
+  model.refuse("no type", "BPE, Unigram, WordPiece or WordLevel, or the keys of one of them");
 }
 
 }  // namespace

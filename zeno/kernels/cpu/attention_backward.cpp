@@ -20,27 +20,28 @@ inline constexpr int64_t kKeyBlock = kKeyPanels * kNR;  // keys packed at a time
 inline constexpr int64_t kQueryPanels = 2;              // panels of kNR queries in a tile
 inline constexpr int64_t kQueryTile = kQueryPanels * kNR;
 
-// Per thread. Gradients are summed transposed, [D][kNR] per panel of tokens: D tiles without rest.
+// Per thread. Gradients are summed transposed, [P][kNR] per panel of tokens, P the padded head size: it tiles
+// without rest.
 struct BackwardScratch {
   float *key_rows, *value_rows;   // [panel][D][kNR]: S = Q·Kᵀ, dP = dO·Vᵀ
-  float* key_cols;                // [D/kMR][key][kMR]: dQ = dS·K
-  float *dkey, *dvalue;           // [panel][D][kNR]
+  float* key_cols;                // [P/kMR][key][kMR]: dQ = dS·K
+  float *dkey, *dvalue;           // [panel][P][kNR]
   float *query_rows, *dout_rows;  // [query/kMR][D][kMR]
-  float *query_cols, *dout_cols;  // [D/kMR][query][kMR]: dK = dSᵀ·Q, dV = Pᵀ·dO
+  float *query_cols, *dout_cols;  // [P/kMR][query][kMR]: dK = dSᵀ·Q, dV = Pᵀ·dO
   float *scores, *dscores;        // [kQueryTile][kNR]: S then P, dP then dS
   float* dscores_t;               // [query panel][key][kNR]
-  float* buffer;                  // [kNR][D]
+  float* buffer;                  // [kNR][P]
 
   ScratchCarver carve;
-  BackwardScratch(std::byte* memory, int64_t d) : carve(reinterpret_cast<float*>(memory)) {
+  BackwardScratch(std::byte* memory, int64_t padded) : carve(reinterpret_cast<float*>(memory)) {
     for (float** block : {&key_rows, &value_rows, &key_cols, &dkey, &dvalue})
-      *block = carve.take(kKeyBlock * d);
+      *block = carve.take(kKeyBlock * padded);
     for (float** tile : {&query_rows, &dout_rows, &query_cols, &dout_cols})
-      *tile = carve.take(kQueryTile * d);
+      *tile = carve.take(kQueryTile * padded);
     scores = carve.take(kQueryTile * kNR);
     dscores = carve.take(kQueryTile * kNR);
     dscores_t = carve.take(kQueryTile * kKeyBlock);
-    buffer = carve.take(kNR * d);
+    buffer = carve.take(kNR * padded);
   }
 };
 static_assert((5 * kKeyBlock * kMaxHeadDim + 4 * kQueryTile * kMaxHeadDim + 2 * kQueryTile * kNR +
@@ -50,7 +51,7 @@ static_assert((5 * kKeyBlock * kMaxHeadDim + 4 * kQueryTile * kMaxHeadDim + 2 * 
 
 // fp32 sums that outlive a tile, in the workspace: one head of one sequence.
 struct HeadSums {
-  float* dquery;  // [query panel][D][kNR]
+  float* dquery;  // [query panel][P][kNR]
   float* delta;   // [T]: Σ dO·O of each query
 };
 
@@ -101,7 +102,13 @@ class BackwardUnit {
  public:
   BackwardUnit(const AttentionView& view, const AttentionBackward& op, int64_t b, int64_t g,
                std::byte* memory)
-      : view_(view), op_(op), b_(b), g_(g), d_(view.shape.head_dim), scratch_(memory, d_) {}
+      : view_(view),
+        op_(op),
+        b_(b),
+        g_(g),
+        d_(view.shape.head_dim),
+        padded_(padded_head(d_)),
+        scratch_(memory, padded_) {}
 
   void run() {
     const int64_t group = view_.group(), seq = view_.shape.seq;
@@ -119,14 +126,15 @@ class BackwardUnit {
  private:
   HeadSums sums_of(int64_t h) const {
     const int64_t size = div_ceil<int64_t>(view_.shape.seq, kNR) * kNR;
-    float* at = reinterpret_cast<float*>(op_.workspace.data) + (b_ * view_.shape.heads + h) * size * (d_ + 1);
-    return {.dquery = at, .delta = at + size * d_};
+    float* at =
+        reinterpret_cast<float*>(op_.workspace.data) + (b_ * view_.shape.heads + h) * size * (padded_ + 1);
+    return {.dquery = at, .delta = at + size * padded_};
   }
 
   void start_head(int64_t h) {
     const HeadSums sums = sums_of(h);
     const int64_t seq = view_.shape.seq;
-    std::fill_n(sums.dquery, div_ceil<int64_t>(seq, kNR) * kNR * d_, 0.0f);
+    std::fill_n(sums.dquery, div_ceil<int64_t>(seq, kNR) * kNR * padded_, 0.0f);
     const Tensor out = view_.out(op_.out, b_, h), dout = view_.out(op_.dout, b_, h);
     dispatch_float(out.dtype, [&]<class T>() {
       for (int64_t q = 0; q < seq; ++q) sums.delta[q] = dot_row(out.row<T>(q), dout.row<T>(q), d_);
@@ -137,8 +145,8 @@ class BackwardUnit {
     const HeadSums sums = sums_of(h);
     const int64_t seq = view_.shape.seq;
     for (int64_t q = 0; q < seq; q += kNR) {
-      write_columns(sums.dquery + q * d_, view_.query(op_.dqkv, b_, h), q, std::min<int64_t>(kNR, seq - q),
-                    scratch_.buffer);
+      write_columns(sums.dquery + q * padded_, view_.query(op_.dqkv, b_, h), q,
+                    std::min<int64_t>(kNR, seq - q), scratch_.buffer);
     }
   }
 
@@ -149,15 +157,17 @@ class BackwardUnit {
     pack_rows<kNR>(key, k0, keys_, scratch_.key_rows);
     pack_rows<kNR>(view_.value(op_.qkv, b_, g_), k0, keys_, scratch_.value_rows);
     pack_cols(key, k0, keys_, scratch_.key_cols);
-    std::fill_n(scratch_.dkey, kKeyBlock * d_, 0.0f);
-    std::fill_n(scratch_.dvalue, kKeyBlock * d_, 0.0f);
+    std::fill_n(scratch_.dkey, kKeyBlock * padded_, 0.0f);
+    std::fill_n(scratch_.dvalue, kKeyBlock * padded_, 0.0f);
   }
 
   void finish_keys() {
     for (int64_t k = 0; k < keys_; k += kNR) {
       const int64_t count = std::min<int64_t>(kNR, keys_ - k);
-      write_columns(scratch_.dkey + k * d_, view_.key(op_.dqkv, b_, g_), k0_ + k, count, scratch_.buffer);
-      write_columns(scratch_.dvalue + k * d_, view_.value(op_.dqkv, b_, g_), k0_ + k, count, scratch_.buffer);
+      write_columns(scratch_.dkey + k * padded_, view_.key(op_.dqkv, b_, g_), k0_ + k, count,
+                    scratch_.buffer);
+      write_columns(scratch_.dvalue + k * padded_, view_.value(op_.dqkv, b_, g_), k0_ + k, count,
+                    scratch_.buffer);
     }
   }
 
@@ -196,9 +206,9 @@ class BackwardUnit {
     const int64_t depth = tile.count - row;
     for (int64_t c = 0; c < d_; c += kMR) {
       add_product(kMR, cols, depth, scratch_.dout_cols + c * tile.count + row * kMR,
-                  scratch_.scores + row * kNR, scratch_.dvalue + k * d_ + c * kNR);
+                  scratch_.scores + row * kNR, scratch_.dvalue + k * padded_ + c * kNR);
       add_product(kMR, cols, depth, scratch_.query_cols + c * tile.count + row * kMR,
-                  scratch_.dscores + row * kNR, scratch_.dkey + k * d_ + c * kNR);
+                  scratch_.dscores + row * kNR, scratch_.dkey + k * padded_ + c * kNR);
     }
     std::fill_n(scratch_.dscores, row * kNR, 0.0f);
     for (int64_t q = 0; q < tile.count; q += kNR) {
@@ -215,7 +225,8 @@ class BackwardUnit {
     if (depth <= 0) return;
     for (int64_t c = 0; c < d_; c += kMR) {
       add_product(kMR, cols, depth, scratch_.key_cols + c * keys_ + from * kMR,
-                  scratch_.dscores_t + q * kKeyBlock + from * kNR, dquery + (tile.begin + q) * d_ + c * kNR);
+                  scratch_.dscores_t + q * kKeyBlock + from * kNR,
+                  dquery + (tile.begin + q) * padded_ + c * kNR);
     }
   }
 
@@ -225,7 +236,7 @@ class BackwardUnit {
 
   const AttentionView& view_;
   const AttentionBackward& op_;
-  const int64_t b_, g_, d_;
+  const int64_t b_, g_, d_, padded_;  // padded_: head size
   BackwardScratch scratch_;
   int64_t k0_ = 0, keys_ = 0;  // the block of keys at hand
 };
@@ -246,7 +257,8 @@ HWY_EXPORT(run_attention_backward);
 
 size_t attention_backward_workspace(const AttentionShape& shape) {
   // dQ and one more float per query; tokens are padded to the panel, at most 64 wide on any CPU.
-  return size_t(shape.batch * shape.heads * round_up<int64_t>(shape.seq + 63, 16) * (shape.head_dim + 1)) *
+  const int64_t padded = padded_head(shape.head_dim);
+  return size_t(shape.batch * shape.heads * round_up<int64_t>(shape.seq + 63, 16) * (padded + 1)) *
          sizeof(float);
 }
 

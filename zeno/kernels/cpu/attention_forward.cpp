@@ -28,7 +28,7 @@ struct QueryPanel {
   int64_t head, begin, count;  // queries [begin, begin + count) of the sequence
   KeyLimits limits;
   float* query;     // [D][kNR]
-  float* sum;       // [D][kNR]: Σ p·v, not yet divided
+  float* sum;       // [padded D][kNR]: Σ p·v, not yet divided
   float max[kNR];   // of the scaled scores so far
   float mass[kNR];  // Σ p so far
 };
@@ -40,12 +40,12 @@ struct ForwardScratch {
   ForwardScratch(std::byte* memory, int64_t d) {
     ScratchCarver carve(reinterpret_cast<float*>(memory));
     keys = carve.take(kKeyTile * d);
-    values = carve.take(kKeyTile * d);
+    values = carve.take(kKeyTile * padded_head(d));
     scores = carve.take(kKeyTile * kNR);
-    buffer = carve.take(kNR * d);
+    buffer = carve.take(kNR * padded_head(d));
     for (QueryPanel& panel : panels) {
       panel.query = carve.take(kNR * d);
-      panel.sum = carve.take(kNR * d);
+      panel.sum = carve.take(kNR * padded_head(d));
     }
   }
 };
@@ -125,7 +125,7 @@ void attend(const AttentionShape& shape, const ForwardScratch& scratch, QueryPan
 void start_panel(const AttentionView& view, const Tensor& qkv, int64_t b, QueryPanel& panel) {
   panel.limits = KeyLimits(view, b, panel.begin, panel.count);
   pack_rows<kNR>(view.query(qkv, b, panel.head), panel.begin, panel.count, panel.query);
-  std::fill_n(panel.sum, kNR * view.shape.head_dim, 0.0f);
+  std::fill_n(panel.sum, kNR * padded_head(view.shape.head_dim), 0.0f);
   std::fill_n(panel.max, kNR, -std::numeric_limits<float>::infinity());
   std::fill_n(panel.mass, kNR, 0.0f);
 }

@@ -54,12 +54,13 @@ inline void pack_cols(const Tensor& head, int64_t row, int64_t rows, float* dst)
   });
 }
 
-// A tile [D][kNR], one column per token, written as `rows` rows of a head. `buffer` holds kNR × D.
+// A tile [padded D][kNR], one column per token, written as `rows` rows of a head. `buffer` holds kNR × padded
+// D.
 inline void write_columns(const float* tile, const Tensor& head, int64_t row, int64_t rows, float* buffer) {
-  for (int64_t c = 0; c < head.cols; c += 8)
-    pack_across<8>(tile + c * kNR, kNR, rows, 8, buffer + c, head.cols);
+  const int64_t wide = padded_head(head.cols);
+  for (int64_t c = 0; c < wide; c += 8) pack_across<8>(tile + c * kNR, kNR, rows, 8, buffer + c, wide);
   dispatch_float(head.dtype, [&]<class T>() {
-    for (int64_t r = 0; r < rows; ++r) write_row(buffer + r * head.cols, head.cols, head.row<T>(row + r));
+    for (int64_t r = 0; r < rows; ++r) write_row(buffer + r * wide, head.cols, head.row<T>(row + r));
   });
 }
 

@@ -7,8 +7,7 @@ namespace zeno {
 AttentionView attention_view(std::string_view where, const AttentionShape& shape, const Tensor& qkv,
                              const Tensor& doc_start, const Tensor& out, const Tensor& lse) {
   const int64_t tokens = shape.batch * shape.seq, d = shape.head_dim;
-  ensure(d >= 8 && d <= 256 && d % 8 == 0, "[{}] head size: got {}, expected a multiple of 8 up to 256",
-         where, d);
+  ensure(d >= 1 && d <= 256, "[{}] head size: got {}, expected 1 to 256", where, d);
   ensure(shape.kv_heads > 0 && shape.heads > 0 && shape.heads % shape.kv_heads == 0,
          "[{}] heads: got {} over {} key/value heads, expected a multiple", where, shape.heads,
          shape.kv_heads);

@@ -4,9 +4,13 @@
 #include <algorithm>
 #include <string_view>
 
+#include "zeno/base/math.h"
 #include "zeno/kernels/attention.h"
 
 namespace zeno {
+
+// Rows of scratch for the values of a head: whole tiles, whatever the head size.
+inline int64_t padded_head(int64_t head_dim) { return round_up<int64_t>(head_dim, 8); }
 
 struct AttentionView {
   AttentionShape shape;

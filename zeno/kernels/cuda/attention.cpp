@@ -23,8 +23,7 @@ template <class Op>
 void check_shared(std::string_view where, const Op& op) {
   const AttentionShape& s = op.shape;
   const int64_t tokens = s.batch * s.seq, d = s.head_dim;
-  ensure(d >= 8 && d <= 256 && d % 8 == 0, "[{}] head size: got {}, expected a multiple of 8 up to 256",
-         where, d);
+  ensure(d >= 1 && d <= 256, "[{}] head size: got {}, expected 1 to 256", where, d);
   ensure(s.kv_heads > 0 && s.heads > 0 && s.heads % s.kv_heads == 0,
          "[{}] heads: got {} over {} key/value heads, expected a multiple", where, s.heads, s.kv_heads);
   ensure(s.scale > 0, "[{}] scale: got {}, expected more than 0", where, s.scale);
