@@ -52,6 +52,7 @@ plan::AdviceQuestion question_of(const PlanQuestion& q, const PlanFlags& flags) 
                                          q.device, q.world, q.limits, true),
           .sequences = batch_given ? q.parsed.config.batch.train_batch : 0,
           .goal = *goal,
+          .any_order = !q.parsed.given("zeno.order"),
           .next_larger = next_larger};
 }
 
@@ -61,7 +62,8 @@ std::string command_of(const PlanQuestion& q, const PlanFlags& flags, const plan
   std::string text = q.world > q.node_ranks ? fmt::format("mpirun -n {} zeno train", q.world) : "zeno train";
   text += fmt::format(" --model {}", run.model.empty() ? "DIR" : run.model);
   if (flags.write_config.empty()) {
-    text += fmt::format(" {} --dtype {}", plan::flags_of(option), name_of(q.options.policy.compute));
+    text +=
+        fmt::format(" --no-auto {} --dtype {}", plan::flags_of(option), name_of(q.options.policy.compute));
     const std::string folder = fmt::format(" --nvme-path {}", nvme_path(q));
     if (option.row.bytes.total(Tier::disk) > 0) text += folder;
   } else {

@@ -126,6 +126,7 @@ TEST_F(DeepSpeedCli, TrainingGoesOnWithTheLossesOfDeepSpeed) {
 TEST_F(DeepSpeedCli, OnAnyNumberOfRanksAndInAnyTierWithTheSameBits) {
   const Outcome one = continued("stage3_fp32", "--ranks 1 --stage 0 --reproducible");
   const std::string on_disk = "--stage 2 --offload-optimizer nvme --nvme-path " + path("swap");
+  std::filesystem::create_directory(path("swap"));
   for (const std::string& more : {std::string("--stage 1"), std::string("--stage 3"), on_disk}) {
     const Outcome two = continued("stage3_fp32", "--ranks 2 --reproducible " + more);
     EXPECT_EQ(two.losses, one.losses) << more;

@@ -21,6 +21,7 @@ class OffloadCli : public CliRuns {
  protected:
   OffloadCli() : CliRuns(64) {
     config_ = dir_.write("ds.json", R"({"zero_optimization": {"sub_group_size": 4096}})").string();
+    fs::create_directory(path("disk"));
   }
   std::string train(const std::string& out, const std::string& more) const {
     return train_on_cpu(out, "--config " + config_ + " --seq-len 16 --micro-batch 1 " + more);
@@ -109,10 +110,11 @@ TEST_F(OffloadCli, ASecondRunInTheSamePlaceIsRefused) {
 
 TEST_F(OffloadCli, FoldersThatCannotBeUsed) {
   dir_.write("file", "x");
-  expect_refused(train("refused", "--steps 2 " + on_disk("file")), 5, {path("file")});
-  expect_refused(train("refused", "--steps 2 " + on_disk("file/below")), 5, {path("file/below")});
-  expect_refused(train("refused", "--steps 2 --offload-optimizer nvme --nvme-path /proc/zeno"), 5,
-                 {"/proc/zeno"});
+  expect_refused(train("refused", "--steps 2 " + on_disk("file")), 2, {path("file"), "nvme_path"});
+  expect_refused(train("refused", "--steps 2 " + on_disk("file/below")), 2, {path("file/below")});
+  expect_refused(train("refused", "--steps 2 " + on_disk("absent")), 2, {path("absent"), "--nvme-path"});
+  EXPECT_FALSE(fs::exists(path("absent")));
+  expect_refused(train("refused", "--steps 2 --offload-optimizer nvme --nvme-path /proc"), 5, {"/proc"});
   expect_refused(train("refused", "--steps 2 --offload-optimizer nvme"), 2, {"--nvme-path"});
   expect_refused(train("refused", "--steps 2 --offload-optimizer disk"), 2, {"disk", "nvme"});
   expect_refused(train("refused", "--steps 2 " + on_disk("disk," + path("disk"))), 5,

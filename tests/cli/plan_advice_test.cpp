@@ -111,6 +111,10 @@ class Auto : public CliRuns {
   void SetUp() override {
     CliRuns::SetUp();
     std::filesystem::create_directory(path("cache"));
+    measured(5e9);
+  }
+  // As if this machine had been measured: nothing has to be now.
+  void measured(double link) const {
     std::ofstream(path("cache") + "/machine-cpu.json")
         << R"({"name": "two cores", "device": "cpu", "nodes": 1,
       "node_ranks": 1, "matmul_16bit_flops": 2e11, "matmul_fp32_flops": 2e11, "matmul_fp8_flops": 2e11,
@@ -118,7 +122,8 @@ class Auto : public CliRuns {
       "packed_elements_per_s": 1e10, "launch_s": 1e-6, "memory_bytes": 2.4e10,
       "host_memory_bytes": 2.4e10, "host_updates_per_s": 1e9, "host_link_bytes_per_s": 1e10,
       "disk_read_bytes_per_s": 3e9, "disk_write_bytes_per_s": 3e9, "disk_bytes": 1e11,
-      "inside_bytes_per_s": 5e9, "inside_latency_s": 1e-5, "between_bytes_per_s": 0, "between_latency_s": 0})";
+      "inside_bytes_per_s": )"
+        << link << R"(, "inside_latency_s": 1e-5, "between_bytes_per_s": 0, "between_latency_s": 0})";
   }
   std::string train(const std::string& out, const std::string& more) const {
     return train_on_cpu(out, "--auto --seq-len 16 --steps 6 --cache " + path("cache") + " " + more);
@@ -136,6 +141,43 @@ TEST_F(Auto, ChoosesWhatIsLeftOpenAndTrains) {
   // And it resumes with the batch it had.
   expect_ok(train("saved", "--ranks 2 --save-every 3"));
   expect_ok(train("saved", "--ranks 2 --save-every 3 --resume auto"));
+}
+
+// Model, data and a folder are enough.
+TEST_F(Auto, IsTheDefault) {
+  const std::string command = kZeno + " train --model " + path("model") + " --data generated --out " +
+                              path("out") + " --cache " + path("cache") +
+                              " --device cpu --seq-len 16 --steps 3";
+  const CommandResult run = expect_ok(command);
+  size_t lines = 0;
+  for (size_t at = 0; (at = run.output.find("chosen: ", at)) != std::string::npos; ++at) ++lines;
+  EXPECT_EQ(lines, 3u) << run.output;
+  for (const char* part : {"learning rate 2e-05 (default for full training)", "cosine with 3 % warm-up",
+                           "sequences per step", "chosen: --micro-batch"})
+    EXPECT_NE(run.output.find(part), std::string::npos) << part << run.output;
+  const CommandResult shown = expect_ok(command + " --print-config");
+  for (const char* part : {"default for full training", "the planner, when the run starts"})
+    EXPECT_NE(shown.output.find(part), std::string::npos) << part << shown.output;
+  EXPECT_EQ(expect_ok(command + " --no-auto").output.find("chosen: "), std::string::npos);
+  expect_ok(kZeno + " train --model " + path("model") + " --data generated --out " + path("lora") +
+            " --cache " + path("cache") + " --device cpu --seq-len 16 --steps 1 --lora-rank 2");
+}
+
+// Another choice would sum in another order: the checkpoint's is kept, whatever the planner thinks now.
+TEST_F(Auto, AResumedRunKeepsItsBits) {
+  const std::string flags = "--ranks 2 --train-batch 16 --save-every 3 ";
+  measured(1e12);
+  const CommandResult first = expect_ok(train("whole", flags));
+  measured(1e3);
+  const CommandResult other = expect_ok(train("other", flags));
+  const auto choice = [](const CommandResult& run) {
+    const size_t at = run.output.find("chosen: --");
+    return run.output.substr(at, run.output.find(": ", at + 8) - at);
+  };
+  EXPECT_NE(choice(first), choice(other));
+  expect_ok(train("again", flags + "--resume " + path("whole") + "/checkpoints/step-00000003"));
+  EXPECT_EQ(outcome("again").back(), outcome("whole").back());
+  EXPECT_NE(outcome("other").back(), outcome("whole").back());
 }
 
 }  // namespace

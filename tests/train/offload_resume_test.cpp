@@ -64,7 +64,9 @@ class OffloadRuns : public testing::Test {
                                    "stage3_param_persistence_threshold": 40,
                                    "offload_param": {"max_in_cpu": 4000}}})")
                                 .string(),
-                            runs_.path("disk"), kResumeSteps)) {}
+                            runs_.path("disk"), kResumeSteps)) {
+    std::filesystem::create_directory(runs_.path("disk"));
+  }
 
   static std::vector<Flags> all_flags() {
     std::vector<Flags> all;

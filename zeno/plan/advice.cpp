@@ -64,7 +64,7 @@ std::vector<Option> options_of(const std::vector<PlanRow>& rows, const AdviceQue
     const zero::Policy policy = with(q.options, row.setting).policy;
     const bool moves = policy.params == zero::Placement::sharded ||
                        policy.offload.optimizer != Tier::device || policy.offload.params != Tier::device;
-    if (accumulated > 1 && moves && q.options.policy.order == zero::Order::horizontal)
+    if (accumulated > 1 && moves && q.any_order && q.options.policy.order == zero::Order::horizontal)
       list.push_back({row, accumulated, zero::Order::vertical, {}});
   }
   return list;

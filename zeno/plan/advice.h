@@ -41,6 +41,7 @@ struct AdviceQuestion {
   PlanChoices choices;    // with the limits of a rank
   int64_t sequences = 0;  // of a step, over all ranks, to keep; 0: whatever is best
   Goal goal = Goal::fastest;
+  bool any_order = true;  // of micro-batches; else that of the options
   // A model of twice the depth, to say what it would need; may be empty.
   std::function<nn::LayerList()> next_larger;
 };

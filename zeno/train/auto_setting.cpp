@@ -1,7 +1,11 @@
 #include "zeno/train/auto_setting.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <functional>
+#include <future>
+#include <thread>
 
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
@@ -16,6 +20,7 @@
 namespace zeno::train {
 namespace {
 
+constexpr const char* kStage = "zero_optimization.stage";
 constexpr const char* kTrain = "train_batch_size";
 constexpr const char* kMicro = "train_micro_batch_size_per_gpu";
 constexpr const char* kAccum = "gradient_accumulation_steps";
@@ -33,7 +38,7 @@ struct Chosen {
 // The machine as it was measured; measured now, once, where it was not.
 plan::Machine machine_of_run(const RunConfig& run, Device::Kind kind) {
   if (std::optional<plan::Machine> measured = plan::measured_machine(run.cache, kind)) return *measured;
-  log_info("auto: measuring this machine once, which takes about 20 s; kept in {}",
+  log_info("measuring this machine once, which takes about 20 s; kept in {}",
            plan::machine_file(run.cache, kind).string());
   const plan::Machine machine = plan::measure_machine(
       {.kind = kind,
@@ -48,7 +53,7 @@ plan::Machine machine_of_run(const RunConfig& run, Device::Kind kind) {
 plan::Machine with_links(plan::Machine machine, int world) {
   if (machine.links(world)) return machine;
   log_warning(
-      "auto: rates between ranks are not known, taken as those of the host link; see zeno doctor --measure");
+      "[auto] rates between ranks are not known, taken as those of the host link; see zeno doctor --measure");
   for (plan::Link* link : {&machine.inside, &machine.between})
     if (link->rate == 0) *link = {machine.host_link, 20e-6};
   return machine;
@@ -74,30 +79,42 @@ plan::AdviceQuestion question_of(const ParsedConfig& parsed, const nn::LayerList
           .choices = open_choices(parsed, given, batch_open, device, world.size(), limits, false),
           .sequences = config.batch.train_batch,
           .goal = plan::Goal::fastest,
+          .any_order = !parsed.settled("zeno.order"),
           .next_larger = {}};
 }
 
-// The best of what was tried, and what it was held against.
+// Beside what it was held against.
 std::string why(const plan::Advice& advice) {
+  const plan::StepTime& time = advice.chosen->time;
   std::string others;
   for (const plan::Option& option : advice.tried) {
     const plan::Setting &s = option.row.setting, &chosen = advice.chosen->row.setting;
     if (s.stage == chosen.stage && s.homes == chosen.homes) continue;
-    others =
-        fmt::format(", next best {} with {:.0f} tokens/s", plan::flags_of(option), option.time.tokens_per_s);
+    others = fmt::format(", {} would make {:.0f}", plan::flags_of(option), option.time.tokens_per_s);
     break;
   }
-  return "it fits and is as fast as any on this machine" + others;
+  return fmt::format("fits, and nothing simpler is faster: {:.0f} tokens/s and {:.3f} s per step by plan{}",
+                     time.tokens_per_s, time.step_s, others);
 }
 
 Chosen decide(const ParsedConfig& parsed, const model::ModelConfig& model, int64_t seq, comm::World& world) {
   const nn::LayerList layers = model::build_layers(model, seq, tuning_of(parsed.config));
-  const plan::AdviceQuestion question = question_of(parsed, layers, seq, world);
-  const plan::Advice advice = plan::advise(question);
+  plan::AdviceQuestion question = question_of(parsed, layers, seq, world);
+  plan::Advice advice = plan::advise(question);
+  const bool adopted = !parsed.given(kStage) && parsed.settled(kStage);  // from a checkpoint
+  if (!advice.chosen && adopted) {
+    log_warning(
+        "[resume] stage {} of the checkpoint does not fit here: another is chosen, which may sum in another "
+        "order",
+        parsed.config.zero.stage);
+    const Device::Kind kind = question.options.device.kind;
+    question.choices.stages = plan::all_choices(kind, world.size(), question.choices.limits).stages;
+    question.any_order = !parsed.given("zeno.order");
+    advice = plan::advise(question);
+  }
   require(advice.chosen.has_value(), ErrorKind::memory, "[auto] no setting fits a rank: {}",
-          advice.reasons.front());
-  log_info("chosen: {}: {}; planned {:.3f} s per step, {:.0f} tokens/s", plan::flags_of(*advice.chosen),
-           why(advice), advice.chosen->time.step_s, advice.chosen->time.tokens_per_s);
+          advice.reasons.back());
+  log_info("chosen: {}: {}", plan::flags_of(*advice.chosen), why(advice));
   const plan::Setting& s = advice.chosen->row.setting;
   return {s.stage,  s.homes, s.recompute, s.micro_batch, advice.chosen->micro_batches, advice.chosen->order,
           s.overlap};
@@ -110,7 +127,7 @@ void apply(ParsedConfig& parsed, const Chosen& chosen) {
     field = value;
     parsed.derive(key, "chosen by the planner");
   };
-  set("zero_optimization.stage", config.zero.stage, int64_t(chosen.stage));
+  set(kStage, config.zero.stage, int64_t(chosen.stage));
   set("zero_optimization.overlap_comm", config.zero.overlap_comm, chosen.overlap);
   const zero::Offload homes = plan::with({}, plan::Setting{chosen.stage, chosen.homes}).policy.offload;
   // On a GPU as much as fits stays near.
@@ -141,6 +158,26 @@ void choose_batch(ParsedConfig& parsed, int64_t sequences, int64_t seq, int worl
       batch.train_batch, batch.train_batch * seq);
 }
 
+// What rank 0 works out, on all ranks. That may take longer than ranks wait for each other (a machine is
+// measured, a large model planned), so all of them meet every moment until it is done.
+std::string from_rank_0(comm::World& world, const std::function<std::string()>& work) {
+  std::packaged_task<std::string()> task(work);
+  std::future<std::string> result = task.get_future();
+  std::jthread thread;
+  if (world.rank() == 0)
+    thread = std::jthread([&task] {
+      set_log_rank(0);
+      task();
+    });
+  for (;;) {
+    const bool done =
+        world.rank() == 0 && result.wait_for(std::chrono::milliseconds(200)) == std::future_status::ready;
+    const std::string mine = done ? result.get() : "";
+    const std::string first = world.exchange(mine, "setting of the planner").front();
+    if (!first.empty()) return first;
+  }
+}
+
 }  // namespace
 
 void choose_setting(ParsedConfig& parsed, const model::ModelConfig& model, int64_t sequences,
@@ -148,12 +185,10 @@ void choose_setting(ParsedConfig& parsed, const model::ModelConfig& model, int64
   const int64_t seq = sequence_length(parsed.config.run, model.max_positions);
   log_info("chosen: {}", describe_rate(parsed));
   choose_batch(parsed, sequences, seq, world.size());
-  std::string mine;
-  if (world.rank() == 0) {
+  const std::string first = from_rank_0(world, [&] {
     const Chosen chosen = decide(parsed, model, seq, world);
-    mine.assign(reinterpret_cast<const char*>(&chosen), sizeof(chosen));
-  }
-  const std::string first = world.exchange(mine, "setting of the planner").front();
+    return std::string(reinterpret_cast<const char*>(&chosen), sizeof(chosen));
+  });
   Chosen chosen;
   ensure(first.size() == sizeof(chosen), "[auto] got {} bytes of a setting", first.size());
   std::memcpy(&chosen, first.data(), sizeof(chosen));

@@ -47,8 +47,10 @@ int64_t batch_to_keep(const ParsedConfig& parsed, int64_t world) {
   const BatchConfig& b = parsed.config.batch;
   if (b.train_batch > 0) return b.train_batch;
   const auto was = parsed.replaced.find(kMicro);
-  if (was == parsed.replaced.end() || from_flag(parsed, kAccum) || !was->second.integer) return 0;
-  return *was->second.integer * std::max<int64_t>(1, b.grad_accum) * world;
+  if (was == parsed.replaced.end() || from_flag(parsed, kAccum)) return 0;
+  const int64_t micro = was->second.integer.value_or(0);
+  const bool sound = micro >= 1 && micro <= 1'000'000;  // what is replaced was not refused
+  return sound ? micro * std::max<int64_t>(1, b.grad_accum) * world : 0;
 }
 
 // A step keeps its samples where a flag changes the micro-batch or the ranks: the accumulation makes room,

@@ -271,6 +271,11 @@ bool ParsedConfig::given(std::string_view key) const {
   return found != origins.end() && (found->second.kind == Kind::file || found->second.kind == Kind::flag);
 }
 
+bool ParsedConfig::settled(std::string_view key) const {
+  const auto found = origins.find(key);
+  return given(key) || (found != origins.end() && found->second.kind == Kind::derived);
+}
+
 bool ParsedConfig::is_auto(std::string_view key) const {
   const auto found = origins.find(key);
   return found != origins.end() && found->second.kind == Kind::automatic;

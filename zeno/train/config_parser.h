@@ -37,6 +37,7 @@ struct ParsedConfig {
 
   bool given(std::string_view key) const;  // by the file or a flag
   bool is_auto(std::string_view key) const;
+  bool settled(std::string_view key) const;  // given, or derived from what is
   void derive(std::string_view key, std::string_view why);
 };
 

@@ -311,7 +311,8 @@ void resolve_device(ParsedConfig& parsed, Device::Kind kind) {
   if (!parsed.is_auto("zeno.dtype")) return;
   const bool gpu = kind == Device::Kind::cuda;
   parsed.config.precision.compute = gpu ? DType::bf16 : DType::f32;
-  parsed.derive("zeno.dtype", gpu ? "default on a GPU" : "default on a CPU");
+  parsed.origins.insert_or_assign(
+      "zeno.dtype", ValueOrigin{Kind::by_default, gpu ? "default on a GPU" : "default on a CPU"});
   check_precision(parsed);
 }
 

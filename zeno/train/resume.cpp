@@ -133,6 +133,19 @@ void adopt_batch(ParsedConfig& parsed, const RunState& saved, int world) {
   batch.grad_accum = per_rank / batch.micro_batch;
 }
 
+void adopt_setting(ParsedConfig& parsed, const RunState& saved) {
+  if (!parsed.config.run.choose || saved.stage < 0) return;
+  const auto adopt = [&](const char* key, auto& field, auto value) {
+    if (parsed.given(key)) return;
+    field = value;
+    parsed.derive(key, "as the checkpoint was trained");
+  };
+  adopt("zero_optimization.stage", parsed.config.zero.stage, saved.stage);
+  const bool vertical = saved.order == text_of(MicroBatchOrder::vertical);
+  adopt("zeno.order", parsed.config.run.order,
+        vertical ? MicroBatchOrder::vertical : MicroBatchOrder::horizontal);
+}
+
 RunState restore_newest(const ResumePoint& point, const RunState& now, zero::Engine& engine,
                         comm::World& world) {
   if (point.deepspeed) return restore_deepspeed(point, now, engine, world);

@@ -69,13 +69,21 @@ EarlyStopping::State stopping_of(const ordered_json& json) {
 }  // namespace
 
 std::string to_json(const RunState& state) {
-  return ordered_json{{"loop", json_of(state.loop)},      {"stopping", json_of(state.stopping)},
-                      {"evaluated", state.evaluated},     {"saved_step", state.saved_step},
-                      {"train_batch", state.train_batch}, {"micro_batch", state.micro_batch},
-                      {"seq_len", state.seq_len},         {"seed", state.seed},
-                      {"sequences", state.sequences},     {"model", state.model},
-                      {"adapter", state.adapter},         {"nf4", state.nf4},
-                      {"optimizer", state.optimizer}}
+  return ordered_json{{"loop", json_of(state.loop)},
+                      {"stopping", json_of(state.stopping)},
+                      {"evaluated", state.evaluated},
+                      {"saved_step", state.saved_step},
+                      {"train_batch", state.train_batch},
+                      {"micro_batch", state.micro_batch},
+                      {"seq_len", state.seq_len},
+                      {"seed", state.seed},
+                      {"sequences", state.sequences},
+                      {"model", state.model},
+                      {"adapter", state.adapter},
+                      {"nf4", state.nf4},
+                      {"optimizer", state.optimizer},
+                      {"stage", state.stage},
+                      {"order", state.order}}
       .dump();
 }
 
@@ -96,6 +104,8 @@ RunState parse_run_state(std::string_view json, std::string_view where) {
     state.adapter = root.at("adapter");
     state.nf4 = root.at("nf4");
     state.optimizer = root.value("optimizer", "");
+    state.stage = root.value("stage", -1);
+    state.order = root.value("order", "");
     return state;
   } catch (const nlohmann::json::exception& error) {
     fail(ErrorKind::data, "[{}] state of the run: {}", where, error.what());

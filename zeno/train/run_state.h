@@ -31,6 +31,9 @@ struct RunState {
   int64_t saved_step = 0;  // what the output folder holds
   // What decides which samples a step sees, and has to be the same in the run that goes on.
   int64_t train_batch = 0, micro_batch = 0, seq_len = 0, seed = 0, sequences = 0;
+  // What decides the order of its sums; -1 and empty: an older checkpoint, or DeepSpeed's.
+  int64_t stage = -1;
+  std::string order;
   std::string model;      // the folder it started from
   std::string adapter;    // adapter_config.json without that folder, when only adapters are trained
   bool nf4 = false;       // the frozen base is kept in NF4

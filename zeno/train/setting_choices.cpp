@@ -10,7 +10,7 @@ plan::PlanChoices open_choices(const ParsedConfig& parsed, const plan::Setting& 
   const ZeroConfig& zero = parsed.config.zero;
   // Whose state is on which host has to be known before the planner is asked.
   const bool in_memory = parsed.config.run.peer_snapshot > 0;
-  if (parsed.given("zero_optimization.stage") || in_memory) choices.stages = {given.stage};
+  if (parsed.settled("zero_optimization.stage") || in_memory) choices.stages = {given.stage};
   const auto said = [&](OffloadDevice to, std::string_view key) {
     return to != OffloadDevice::automatic && (to != OffloadDevice::none || parsed.given(key));
   };

@@ -171,6 +171,8 @@ class Trainer {
             .seq_len = engine_.shape().seq,
             .seed = config_.run.seed,
             .sequences = data_.train().sequences(),
+            .stage = config_.zero.stage,
+            .order = std::string(text_of(config_.run.order)),
             .model = config_.run.model,
             .adapter = adapter_,
             .nf4 = engine_.policy().nf4_base,
@@ -382,7 +384,10 @@ RunSummary train_rank(ParsedConfig parsed, comm::World& world) {
   const bool replicated = policy.optimizer == zero::Placement::replicated;
   const std::optional<ResumePoint> resume =
       find_resume_point(parsed.config.run, memory.find(replicated), world);
-  if (resume) adopt_batch(parsed, resume->state, world.size());
+  if (resume) {
+    adopt_batch(parsed, resume->state, world.size());
+    adopt_setting(parsed, resume->state);
+  }
   resolve_model(parsed, model.hidden, model.layers);
   const TrainConfig& config = parsed.config;
   const RunConfig& run = config.run;
