@@ -128,16 +128,26 @@ TEST(UnusedFields, AreNamedWithTheirCount) {
   EXPECT_NE(log.find("[dataset] 'id' is not used (2 of 3 records)"), std::string::npos) << log;
 }
 
-TEST(UnusedFields, OfMessagesAreWhatTheTemplateDoesNotRead) {
+// The remarks without the template's place.
+std::map<std::string, int64_t> remarks_of(const BuildReport& report) {
+  std::map<std::string, int64_t> out;
+  for (const auto& [remark, count] : report.remarks) out[remark.substr(remark.find("] ") + 2)] = count;
+  return out;
+}
+
+TEST(UnusedFields, WhatTheTemplateDoesNotWriteIsRemarked) {
   const DatasetFolder folder;
   const DatasetSpec spec = folder.spec({folder.write(
       "a.jsonl",
       R"({"tools": [{"name": "f"}], "conversation": [{"human": "q", "assistant": "a", "mood": "x"}]})"
       "\n"
       R"({"messages": [{"role": "assistant", "content": "a", "reasoning_content": "r", "name": null}]})")});
-  EXPECT_EQ(report_of(spec).unused,
+  const BuildReport report = report_of(spec);
+  EXPECT_EQ(report.unused, (std::map<std::string, int64_t>{{"conversation.mood", 1}}));
+  EXPECT_EQ(remarks_of(report),
             (std::map<std::string, int64_t>{
-                {"conversation.mood", 1}, {"messages.reasoning_content", 1}, {"tools", 1}}));
+                {"the template does not write the tools", 1},
+                {"the template does not write 'reasoning_content' of assistant messages", 1}}));
 }
 
 TEST(UnusedFields, ChosenAlone) {
@@ -148,10 +158,18 @@ TEST(UnusedFields, ChosenAlone) {
   EXPECT_EQ(report_of(spec).unused, (std::map<std::string, int64_t>{{"rejected", 1}}));
 }
 
-TEST(UnusedFields, ToolCallsAreRefusedWhereTheTemplateHasNoPlaceForThem) {
-  expect_refused(
-      R"({"messages": [{"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}]})",
-      {"'tool_calls'", "--chat-template"});
+TEST(UnusedFields, AMessageOfCallsThatAreNotWrittenIsNotTrainedOn) {
+  const DatasetFolder folder;
+  const std::string call =
+      R"({"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]})";
+  const DatasetSpec spec = folder.spec({folder.write(
+      "a.jsonl", "{\"messages\": [" + call + "]}\n{\"messages\": [" + call +
+                     R"(, {"role": "tool", "content": "1"}, {"role": "assistant", "content": "a"}]})")});
+  const BuildReport report = report_of(spec);
+  EXPECT_EQ(report.nothing_to_learn, 1);
+  EXPECT_EQ(report.samples, 1);
+  EXPECT_EQ(remarks_of(report), (std::map<std::string, int64_t>{
+                                    {"the template does not write 'tool_calls' of assistant messages", 2}}));
 }
 
 TEST(Report, CountsByFile) {

@@ -132,6 +132,13 @@ std::vector<std::string> unused_lines(const PreviewCounts& counts) {
   return lines;
 }
 
+std::vector<std::string> remark_lines(const PreviewCounts& counts) {
+  std::vector<std::string> lines;
+  for (const auto& [remark, count] : counts.build.remarks)
+    lines.push_back(fmt::format("{} ({} times)", remark, format_count(count)));
+  return lines;
+}
+
 std::vector<std::string> left_out_lines(const PreviewCounts& counts) {
   std::vector<std::string> lines;
   const PackReport& packing = counts.packing;

@@ -42,6 +42,8 @@ PreviewCounts count_samples(const SampleList& list);
 
 // "'id' in 52,010 of 52,010 records": fields that nothing reads, one line each.
 std::vector<std::string> unused_lines(const PreviewCounts& counts);
+// "the template does not write the tools (12 times)": what the chat template does to the data, one line each.
+std::vector<std::string> remark_lines(const PreviewCounts& counts);
 // "8 with nothing to train on": why records were left out, one line each.
 std::vector<std::string> left_out_lines(const PreviewCounts& counts);
 

@@ -71,6 +71,7 @@ std::string counts_json(const PreviewCounts& counts) {
                                 {"too_long", counts.packing.dropped},
                                 {"nothing_left_after_cutting", counts.packing.nothing_to_learn}};
   json["unused_fields"] = counts.build.unused;
+  json["template_remarks"] = counts.build.remarks;
   json["layout"] = counts.build.layout;
   json["lengths"] = lengths_of(counts.lengths);
   json["packing"] = packing_of(counts.packing);

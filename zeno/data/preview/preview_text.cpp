@@ -161,6 +161,7 @@ std::string counts_text(const PreviewCounts& counts) {
   line("packing", counts.packing.text());
   if (!counts.build.layout.empty()) line("layout", counts.build.layout);
   for (const std::string& text : unused_lines(counts)) line("not used", text);
+  for (const std::string& text : remark_lines(counts)) line("template", text);
   if (counts.files.size() < 2) return out;
   out += "by file\n";
   for (const FileCounts& file : counts.files) out += file_line(file, shown(file.path, "", false));
