@@ -206,7 +206,10 @@ TEST_F(Cli, FlagsMaySayFalseAndWhatTheyOverrideIsNamed) {
   EXPECT_NE(shown.substr(at, 100).find("false"), std::string::npos) << shown;
   const CommandResult run = train(flags + " --out " + path("overridden"));
   EXPECT_EQ(run.exit_code, 0) << run.output;
-  EXPECT_NE(run.output.find("train_batch_size: overridden by the flags"), std::string::npos) << run.output;
+  for (const char* part :
+       {"train_micro_batch_size_per_gpu 2 is replaced by --micro-batch 4",
+        "overlap_comm true is replaced by --overlap-comm false", "becomes 2: train_batch_size 8"})
+    EXPECT_NE(run.output.find(part), std::string::npos) << part << run.output;
 }
 
 TEST_F(Cli, UsageErrorsAreTwo) {
@@ -260,8 +263,9 @@ TEST_F(Cli, AJobThatDoesNotFitIsFourAndSaysWhatWould) {
       zeno("init --arch llama --hidden 64 --layers 2 --heads 4 --vocab 260 --max-positions 2000000 --out " +
            path("long"));
   ASSERT_EQ(big.exit_code, 0) << big.output;
-  const CommandResult run = zeno("train --model " + path("long") + " --data generated --out " + path("o") +
-                                 " --seq-len 1000000 --micro-batch 64 --steps 1 --device-mem 20GiB");
+  const CommandResult run =
+      zeno("train --model " + path("long") + " --data generated --out " + path("o") +
+           " --seq-len 1000000 --micro-batch 64 --steps 1 --device-mem 20GiB --no-auto");
   expect_failure(run, 4, {"needs", "may use 20.00 GiB", "--recompute full --micro-batch", "fits"});
 }
 

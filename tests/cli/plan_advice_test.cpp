@@ -153,7 +153,7 @@ TEST_F(Auto, IsTheDefault) {
   for (size_t at = 0; (at = run.output.find("chosen: ", at)) != std::string::npos; ++at) ++lines;
   EXPECT_EQ(lines, 3u) << run.output;
   for (const char* part : {"learning rate 2e-05 (default for full training)", "cosine with 3 % warm-up",
-                           "sequences per step", "chosen: --micro-batch"})
+                           "sequences per step", "chosen: --stage 0"})
     EXPECT_NE(run.output.find(part), std::string::npos) << part << run.output;
   const CommandResult shown = expect_ok(command + " --print-config");
   for (const char* part : {"default for full training", "the planner, when the run starts"})
@@ -161,6 +161,17 @@ TEST_F(Auto, IsTheDefault) {
   EXPECT_EQ(expect_ok(command + " --no-auto").output.find("chosen: "), std::string::npos);
   expect_ok(kZeno + " train --model " + path("model") + " --data generated --out " + path("lora") +
             " --cache " + path("cache") + " --device cpu --seq-len 16 --steps 1 --lora-rank 2");
+}
+
+TEST_F(Auto, WhereNothingFitsTheRefusalSaysWhatWould) {
+  const CommandResult run = run_command(train("out", "--device-mem 1MB --host-mem 1MB --train-batch 8"));
+  EXPECT_EQ(run.exit_code, 4) << run.output;
+  for (const char* part : {"no setting fits", "needs", "may use"})
+    EXPECT_NE(run.output.find(part), std::string::npos) << part << run.output;
+  // Nor is this a question of memory.
+  const CommandResult uneven = run_command(train("out", "--ranks 2 --train-batch 33"));
+  EXPECT_EQ(uneven.exit_code, 2) << uneven.output;
+  EXPECT_NE(uneven.output.find("--train-batch 32 or 34"), std::string::npos) << uneven.output;
 }
 
 // Another choice would sum in another order: the checkpoint's is kept, whatever the planner thinks now.

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <functional>
 #include <future>
+#include <optional>
 #include <thread>
 
 #include "zeno/base/error.h"
@@ -97,7 +98,9 @@ std::string why(const plan::Advice& advice) {
                      time.tokens_per_s, time.step_s, others);
 }
 
-Chosen decide(const ParsedConfig& parsed, const model::ModelConfig& model, int64_t seq, comm::World& world) {
+// None: nothing fits. The plain setting is left, and the run is refused with the nearest setting that would.
+std::optional<Chosen> decide(const ParsedConfig& parsed, const model::ModelConfig& model, int64_t seq,
+                             comm::World& world) {
   const nn::LayerList layers = model::build_layers(model, seq, tuning_of(parsed.config));
   plan::AdviceQuestion question = question_of(parsed, layers, seq, world);
   plan::Advice advice = plan::advise(question);
@@ -112,12 +115,15 @@ Chosen decide(const ParsedConfig& parsed, const model::ModelConfig& model, int64
     question.any_order = !parsed.given("zeno.order");
     advice = plan::advise(question);
   }
-  require(advice.chosen.has_value(), ErrorKind::memory, "[auto] no setting fits a rank: {}",
-          advice.reasons.back());
+  if (!advice.chosen) {
+    log_warning("[auto] no setting fits a rank: {}", advice.reasons.back());
+    return std::nullopt;
+  }
   log_info("chosen: {}: {}", plan::flags_of(*advice.chosen), why(advice));
   const plan::Setting& s = advice.chosen->row.setting;
-  return {s.stage,  s.homes, s.recompute, s.micro_batch, advice.chosen->micro_batches, advice.chosen->order,
-          s.overlap};
+  return Chosen{
+      s.stage,  s.homes, s.recompute, s.micro_batch, advice.chosen->micro_batches, advice.chosen->order,
+      s.overlap};
 }
 
 void apply(ParsedConfig& parsed, const Chosen& chosen) {
@@ -180,15 +186,20 @@ std::string from_rank_0(comm::World& world, const std::function<std::string()>& 
 
 }  // namespace
 
-void choose_setting(ParsedConfig& parsed, const model::ModelConfig& model, int64_t sequences,
+void choose_setting(ParsedConfig& parsed, const model::ModelConfig& model, int64_t seq_len, int64_t sequences,
                     comm::World& world) {
-  const int64_t seq = sequence_length(parsed.config.run, model.max_positions);
   log_info("chosen: {}", describe_rate(parsed));
-  choose_batch(parsed, sequences, seq, world.size());
-  const std::string first = from_rank_0(world, [&] {
-    const Chosen chosen = decide(parsed, model, seq, world);
-    return std::string(reinterpret_cast<const char*>(&chosen), sizeof(chosen));
+  choose_batch(parsed, sequences, seq_len, world.size());
+  constexpr const char* kNone = "none";
+  const std::string first = from_rank_0(world, [&]() -> std::string {
+    const std::optional<Chosen> chosen = decide(parsed, model, seq_len, world);
+    return chosen ? std::string(reinterpret_cast<const char*>(&*chosen), sizeof(*chosen)) : kNone;
   });
+  if (first == kNone) {
+    BatchConfig& batch = parsed.config.batch;
+    if (batch.micro_batch == 0) batch.micro_batch = 1;
+    return;
+  }
   Chosen chosen;
   ensure(first.size() == sizeof(chosen), "[auto] got {} bytes of a setting", first.size());
   std::memcpy(&chosen, first.data(), sizeof(chosen));

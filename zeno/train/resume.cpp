@@ -135,6 +135,9 @@ void adopt_batch(ParsedConfig& parsed, const RunState& saved, int world) {
 
 void adopt_setting(ParsedConfig& parsed, const RunState& saved) {
   if (!parsed.config.run.choose || saved.stage < 0) return;
+  BatchConfig& batch = parsed.config.batch;
+  if (batch.micro_batch == 0 && batch.grad_accum == 0 && batch.train_batch == saved.train_batch)
+    batch.micro_batch = saved.micro_batch;  // where it does not divide, resolve_batch says what does
   const auto adopt = [&](const char* key, auto& field, auto value) {
     if (parsed.given(key)) return;
     field = value;

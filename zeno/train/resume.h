@@ -39,8 +39,8 @@ std::optional<ResumePoint> find_resume_point(const RunConfig& run, const std::ve
 // micro-batch only where it must. What the user gives wins, and is then held against the checkpoint.
 void adopt_batch(ParsedConfig& parsed, const RunState& saved, int world);
 
-// Where the planner chooses, stage and order stay what they were, since they decide the order of sums. What
-// the user gives wins.
+// Where the planner chooses, micro-batch, stage and order stay what they were, since they decide the order of
+// sums. What the user gives wins.
 void adopt_setting(ParsedConfig& parsed, const RunState& saved);
 
 // Collective: fills the engine from the newest checkpoint whose every byte is right and returns where it

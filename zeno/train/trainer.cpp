@@ -364,8 +364,11 @@ void check_run(const TrainConfig& config, const model::ModelConfig& model, int64
   if (file_exists(Path(run.out) / same) && run.resume.empty() && log_rank() <= 0)
     log_warning("[train] --out {}: the result of an earlier run is there; this one will replace it", run.out);
   model::build_layers(model, seq, tuning);
-  require(device_of(run, local_rank).kind == Device::Kind::cuda || !run.limit_gpu_clock, ErrorKind::usage,
+  const bool gpu = device_of(run, local_rank).kind == Device::Kind::cuda;
+  require(gpu || !run.limit_gpu_clock, ErrorKind::usage,
           "[train] --limit-gpu-clock: got a CPU, expected a GPU; leave it out");
+  require(gpu || config.precision.matmul != MatmulDtype::fp8, ErrorKind::usage,
+          "[train] --matmul-dtype fp8: got a CPU, expected a GPU; use --device cuda, or leave it out");
 }
 
 }  // namespace
@@ -402,7 +405,7 @@ RunSummary train_rank(ParsedConfig parsed, comm::World& world) {
   std::optional<ClockLimit> clock;
   if (run.limit_gpu_clock) clock.emplace(pci_address(device_of(run, world.local_rank())));
   RunData data = open_run_data(config, model.vocab, seq, world, build_progress(world.rank()));
-  if (run.choose) choose_setting(parsed, model, data.train_sequences(), world);
+  if (run.choose) choose_setting(parsed, model, seq, data.train_sequences(), world);
   resolve_batch(parsed, world.size());
   data.deal(config, world);
   if (world.rank() == 0 && !resume) show_first_sample(config, data, seq);
