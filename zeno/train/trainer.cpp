@@ -395,6 +395,7 @@ RunSummary train_rank(ParsedConfig parsed, comm::World& world) {
   const TrainConfig& config = parsed.config;
   const RunConfig& run = config.run;
   const int64_t seq = sequence_length(run, model.max_positions);
+  if (!run.choose) resolve_batch(parsed, world.size());
   check_run(config, model, seq, world.local_rank());
   std::optional<FolderLock> lock;
   if (world.rank() == 0) {  // before any work: a run that cannot be saved should not start
@@ -405,8 +406,10 @@ RunSummary train_rank(ParsedConfig parsed, comm::World& world) {
   std::optional<ClockLimit> clock;
   if (run.limit_gpu_clock) clock.emplace(pci_address(device_of(run, world.local_rank())));
   RunData data = open_run_data(config, model.vocab, seq, world, build_progress(world.rank()));
-  if (run.choose) choose_setting(parsed, model, seq, data.train_sequences(), world);
-  resolve_batch(parsed, world.size());
+  if (run.choose) {
+    choose_setting(parsed, model, seq, data.train_sequences(), world);
+    resolve_batch(parsed, world.size());
+  }
   data.deal(config, world);
   if (world.rank() == 0 && !resume) show_first_sample(config, data, seq);
   const int64_t steps = total_steps(run, data.train());
