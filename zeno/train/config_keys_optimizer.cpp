@@ -70,7 +70,7 @@ void add_own_schedules(TableBuilder& table) {
   table
       .key<kSchedule, &ScheduleConfig::warmup>("warmup_num_steps",
                                                "steps of warm-up, or below 1 a part of all; when not given: "
-                                               "1000 for DeepSpeed's schedules, 0.03 without a config")
+                                               "0.03, with --config 0 or, for DeepSpeed's schedules, 1000")
       .range(0, kManySteps)
       .set_flag("--warmup")
       .set_auto("0")
@@ -173,7 +173,10 @@ void add_optimizer_keys(TableBuilder& table) {
   add_optimizer_params(table);
   add_foreign_optimizer_params(table);
   table.block("scheduler");
-  table.key<kSchedule, &ScheduleConfig::type>("type", "learning-rate schedule; without a config: cosine")
+  table
+      .key<kSchedule, &ScheduleConfig::type>(
+          "type", "learning-rate schedule; when not given: constant with --config, else cosine")
+
       .set_flag("--schedule");
   table.block("scheduler.params");
   add_own_schedules(table);

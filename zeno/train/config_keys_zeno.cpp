@@ -32,7 +32,9 @@ void add_numerics(TableBuilder& table) {
   table
       .key<&TrainConfig::precision, &PrecisionConfig::compute>(
           "dtype",
-          "compute dtype; when not given: from fp16 and bf16, else fp32; without a config: bf16 on GPUs")
+          "compute dtype; when not given: with --config from fp16 and bf16, else bf16 on GPUs and fp32 on "
+          "CPUs")
+
       .set_flag("--dtype");
   table
       .key<&TrainConfig::precision, &PrecisionConfig::matmul>(
@@ -149,7 +151,7 @@ void add_run(TableBuilder& table) {
       .key<kRun, &RunConfig::choose>(
           "auto",
           "stage, offload, recompute, batch and order that are not given: chosen by the planner; "
-          "without a config: true")
+          "on without --config")
       .set_flag("--auto")
       .set_flag_off("--no-auto");
   table
