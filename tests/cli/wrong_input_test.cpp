@@ -95,7 +95,7 @@ TEST_F(WrongInput, Files) {
 TEST_F(WrongInput, DataErrorsAreToldOnce) {
   dir_.write("bad.jsonl", chats(2) + "{\"messages\": [{\n");
   dir_.write("long.jsonl", R"({"prompt": ")" + std::string(200, 'x') + R"(", "completion": "a"})");
-  for (const std::string& file : {"bad.jsonl", "long.jsonl"}) {
+  for (const std::string file : {"bad.jsonl", "long.jsonl"}) {
     expect(command(file, "--ranks 4"), 3, {file == "bad.jsonl" ? "bad.jsonl:3" : "--seq-len 64"});
     const CommandResult result = run_command(mpirun(2) + command(file));
     EXPECT_EQ(result.exit_code, 3) << result.output;
