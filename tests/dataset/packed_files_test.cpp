@@ -97,6 +97,9 @@ TEST(PackedFiles, NamesMustNotContradictTheContents) {
   refused(folder.write("pointer.jsonl.zst", "version https://git-lfs.github.com/spec/v1\n"),
           {"git lfs pull"});
   refused(write_gzip(folder, "x.parquet.gz", "PAR1"), {"x.parquet.gz", "unpack it first"});
+  refused(folder.write("x.jsonl.xz", "\xfd\x37zXZ"), {"x.jsonl.xz", "xz files are not read", "gzip or zstd"});
+  refused(folder.write("x.zip", "PK\x03\x04"), {"x.zip", "zip files"});
+  refused(folder.write("data-00000-of-00001.arrow", "\xff\xff\xff\xff"), {"Arrow", "to_parquet"});
   EXPECT_TRUE(find(write_gzip(folder, "empty.jsonl.gz", "")).to_build.empty());
   EXPECT_EQ(find(folder.write("no_name", read_file(kGolden / "chats.parquet"))).to_build.at(0).kind,
             FileKind::parquet);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <utility>
 
 #include "zeno/base/error.h"
 #include "zeno/data/dataset/byte_source.h"
@@ -81,6 +82,21 @@ void check_head(const Path& path, std::string_view head) {
       path.string());
 }
 
+// Formats that hold datasets too and are not read.
+void refuse_foreign(const Path& path, std::string_view head) {
+  using Foreign = std::pair<std::string_view, const char*>;
+  static constexpr Foreign kArchives[] = {
+      {"BZh91AY&SY", "bzip2"}, {"\xfd\x37zXZ", "xz"}, {"PK\x03\x04", "zip"}};
+  for (const auto& [magic, name] : kArchives) {
+    require(!head.starts_with(magic), ErrorKind::data,
+            "[data] {}: {} files are not read; unpack it, or compress it with gzip or zstd", path.string(),
+            name);
+  }
+  require(!head.starts_with("ARROW1") && lower_extension(path) != ".arrow", ErrorKind::data,
+          "[data] {}: Arrow files are not read; write Parquet instead, such as with dataset.to_parquet(…)",
+          path.string());
+}
+
 Compression compression_named(const Path& path) {
   const std::string kind = lower_extension(path);
   if (kind == ".gz") return Compression::gzip;
@@ -128,6 +144,7 @@ InputFiles find_input_files(const DatasetSpec& spec) {
     std::string raw(size_t(std::min<uint64_t>(bytes, 4096)), '\0');
     file.read_at(raw.data(), raw.size(), 0);
     check_head(path, raw);
+    refuse_foreign(path, raw);
     if (path.extension() == ".zt" || is_token_file(path)) {
       files.token_files.push_back(path);
       continue;
