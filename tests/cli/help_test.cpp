@@ -81,7 +81,7 @@ TEST(Help, EndsWithExamplesWhoseFlagsExist) {
 TEST(Help, OfEveryCommandIsAtMost100Columns) {
   const std::string first = help("--help");
   for (const char* command :
-       {"", "train", "eval", "plan", "init", "inspect", "demo", "generate", "export", "doctor"}) {
+       {"", "train", "data", "eval", "plan", "init", "inspect", "demo", "generate", "export", "doctor"}) {
     const std::string name = command;
     if (!name.empty()) {
       EXPECT_NE(entry(first, name), "") << "zeno --help does not name " << name;

@@ -37,7 +37,7 @@ class CudaTrain : public testing::Test {
   // 8 samples per step, however many ranks there are.
   std::string train(int ranks, int stage, const std::string& out, const std::string& more) const {
     return kZeno + " train --model " + path("model") +
-           " --data generated --dtype bf16 --device cuda --seq-len 128" + plain_flags(more) +
+           " --data generated --dtype bf16 --device cuda --seq-len 128" + test::plain_flags(more) +
            "--deterministic --micro-batch " + std::to_string(8 / ranks) + " --stage " +
            std::to_string(stage) + " --cache " + path("cache") + " --out " + path(out) + " " + more;
   }

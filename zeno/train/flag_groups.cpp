@@ -15,7 +15,7 @@ struct NamedGroup {
 const NamedGroup kGroups[] = {
     {kModelFlags,
      {"--model", "--data", "--eval-data", "--eval-split", "--seq-len", "--data-format", "--chat-template",
-      "--loss-on", "--packing", "--too-long", "--max-samples", "--skip-bad-lines"}},
+      "--columns", "--loss-on", "--packing", "--too-long", "--max-samples", "--skip-bad-lines"}},
     {kTrainingFlags, {"--epochs",      "--steps",      "--lr",          "--schedule",       "--warmup",
                       "--micro-batch", "--grad-accum", "--train-batch", "--optimizer",      "--weight-decay",
                       "--clip",        "--dtype",      "--lora-rank",   "--lora-alpha",     "--lora-targets",
