@@ -126,8 +126,7 @@ TEST(TokenSource, RefusesWhatItCannotRead) {
   std::filesystem::create_directories(folder.path() / "hollow");
   refused(ErrorKind::data, {"hollow", "empty folder"}, {folder.path() / "hollow"});
   refused(ErrorKind::data, {"chat.json:1", "unknown format"}, {folder.write("chat.json", "{}")});
-  refused(ErrorKind::data, {"x.bin", "zero byte at 2"},
-          {folder.write("x.bin", std::string("PA\0R", 4))});
+  refused(ErrorKind::data, {"x.bin", "zero byte at 2"}, {folder.write("x.bin", std::string("PA\0R", 4))});
   refused(ErrorKind::data, {"bad.zt", "wrong magic"}, {folder.write("bad.zt", "text in a .zt file")});
   refused(ErrorKind::data, {"empty", "no samples"}, {folder.write("empty", "")});
   const DatasetSpec spec{.paths = {folder.write("a.txt", "a")},

@@ -158,6 +158,17 @@ TEST(UnusedFields, ChosenAlone) {
   EXPECT_EQ(report_of(spec).unused, (std::map<std::string, int64_t>{{"rejected", 1}}));
 }
 
+// What an error about a template advises has to work.
+TEST(UnusedFields, AllTokensAreTrainedWithoutKnowingWhoSpeaks) {
+  const DatasetFolder folder;
+  DatasetSpec spec = folder.spec({folder.write("a.jsonl", "{" + kTurns + "}")});
+  spec.chat_template = folder.write("odd.jinja", "{{ messages | length }} messages").string();
+  expect_error(ErrorKind::data, {"--loss-on all", "message 2 (assistant)"}, [&] { report_of(spec); });
+  spec.loss_on = LossOn::all;
+  const BuildReport report = report_of(spec);
+  EXPECT_EQ(report.learned, report.tokens);
+}
+
 TEST(UnusedFields, AMessageOfCallsThatAreNotWrittenIsNotTrainedOn) {
   const DatasetFolder folder;
   const std::string call =

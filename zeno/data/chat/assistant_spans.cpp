@@ -8,6 +8,7 @@
 
 #include "zeno/base/error.h"
 #include "zeno/data/chat/marks.h"
+#include "zeno/data/chat/speech.h"
 
 namespace zeno::data {
 namespace {
@@ -18,46 +19,6 @@ Json first_messages(const Json& messages, size_t count) {
   Json out = Json::array();
   for (size_t i = 0; i < count; ++i) out.push_back(messages[i]);
   return out;
-}
-
-// What the template writes behind the last words of a rendering.
-std::string tail_of(const jinja::Rendered& rendered, const std::vector<Passage>& passages) {
-  const auto last = std::find_if(passages.rbegin(), passages.rend(),
-                                 [](const Passage& p) { return p.speaker != Speaker::writing; });
-  return rendered.text.substr(last == passages.rend() ? 0 : last->end);
-}
-
-// Words of one message with nobody else's between them: passages [first, last].
-struct Speech {
-  size_t first = 0, last = 0, message = 0;
-};
-
-bool is_writing(const std::vector<Passage>& passages, size_t begin, size_t end) {
-  return std::all_of(passages.begin() + std::ptrdiff_t(begin), passages.begin() + std::ptrdiff_t(end),
-                     [](const Passage& p) { return p.speaker == Speaker::writing; });
-}
-
-// In the order of the text.
-std::vector<Speech> speeches_of(const std::vector<Passage>& passages) {
-  std::vector<Speech> out;
-  for (size_t i = 0; i < passages.size(); ++i) {
-    if (passages[i].speaker != Speaker::assistant) continue;
-    const size_t message = passages[i].message;
-    const bool goes_on =
-        !out.empty() && out.back().message == message && is_writing(passages, out.back().last + 1, i);
-    if (goes_on) {
-      out.back().last = i;
-    } else {
-      out.push_back({i, i, message});
-    }
-  }
-  return out;
-}
-
-// Where the template's text before passage `first` begins.
-size_t lead_begin(const std::vector<Passage>& passages, size_t first) {
-  while (first > 0 && passages[first - 1].speaker == Speaker::writing) --first;
-  return passages[first].begin;
 }
 
 class Finder {
@@ -214,7 +175,7 @@ class Finder {
     }
     const std::string_view behind = std::string_view(text_).substr(words, follows - words);
     const std::string_view closing = behind.substr(0, own - words);
-    const size_t size = is_blank(closing) ? later_end(speech.message, behind, follower)
+    const size_t size = is_blank(closing) ? known_later_end(speech.message, behind, follower)
                                           : closing_size(closing, behind.substr(closing.size()));
     const bool goes_on = follower && follower->speaker == Speaker::assistant;
     if (size == 0 && !goes_on) out_.ends = false;
@@ -247,6 +208,15 @@ class Finder {
     return trimmed_right(closing).size();
   }
 
+  // The same text before the same role holds the same end.
+  size_t known_later_end(size_t i, std::string_view behind, const Passage* follower) {
+    const bool known = follower && follower->message != kNoMessage;
+    const std::string next = known ? messages_[follower->message].value("role", "") : "";
+    const auto [found, is_new] = ends_.try_emplace({next, std::string(behind)}, 0);
+    if (is_new) found->second = later_end(i, behind, follower);
+    return found->second;
+  }
+
   // Some templates end a turn when they come to the next message, or behind all of them.
   size_t later_end(size_t i, std::string_view behind, const Passage* follower) const {
     const std::string_view eos = source_.eos;
@@ -274,7 +244,8 @@ class Finder {
   const Json& messages_;
   const std::string& text_;
   const std::vector<Passage>& passages_;
-  std::map<std::pair<std::string, std::string>, size_t> headers_;
+  // By the role before and the text behind it; by the role behind and the text before it.
+  std::map<std::pair<std::string, std::string>, size_t> headers_, ends_;
   AssistantSpans out_;
 };
 

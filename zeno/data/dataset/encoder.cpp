@@ -74,6 +74,10 @@ struct SampleEncoder::Parts {
             "[data] {}: got chats and no chat template, expected one in the folder; give --chat-template "
             "chatml, another preset or a .jinja file",
             spec.model.string());
+    // Who speaks is not asked where all is trained on.
+    if (spec.loss_on == LossOn::all) {
+      return chat_template->render_prompt(chat.messages, chat.tools, chat_options);
+    }
     return chat_template->render(chat.messages, chat.tools, chat_options);
   }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "zeno/data/jinja/filters.h"
+#include "zeno/data/jinja/filters/filters.h"
 #include "zeno/data/jinja/operators.h"
 #include "zeno/data/jinja/python_text.h"
 #include "zeno/data/jinja/unicode.h"

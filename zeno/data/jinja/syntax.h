@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "zeno/data/jinja/filters.h"
+#include "zeno/data/jinja/filters/filters.h"
 #include "zeno/data/jinja/operators.h"
 #include "zeno/data/jinja/predicates.h"
 

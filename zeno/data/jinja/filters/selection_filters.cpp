@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "zeno/data/jinja/attributes.h"
-#include "zeno/data/jinja/filters.h"
+#include "zeno/data/jinja/filters/filters.h"
 #include "zeno/data/jinja/operators.h"
 #include "zeno/data/jinja/predicates.h"
 #include "zeno/data/jinja/python_text.h"

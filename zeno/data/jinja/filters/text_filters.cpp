@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "zeno/data/jinja/filters.h"
+#include "zeno/data/jinja/filters/filters.h"
 #include "zeno/data/jinja/format.h"
 #include "zeno/data/jinja/markup.h"
 #include "zeno/data/jinja/operators.h"

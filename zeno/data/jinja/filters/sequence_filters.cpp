@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "zeno/data/jinja/attributes.h"
-#include "zeno/data/jinja/filters.h"
+#include "zeno/data/jinja/filters/filters.h"
 #include "zeno/data/jinja/operators.h"
 #include "zeno/data/jinja/python_text.h"
 #include "zeno/data/jinja/unicode.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "zeno/data/jinja/filters.h"
+#include "zeno/data/jinja/filters/filters.h"
 #include "zeno/data/jinja/python_text.h"
 
 namespace zeno::data::jinja {

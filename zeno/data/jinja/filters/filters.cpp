@@ -1,4 +1,4 @@
-#include "zeno/data/jinja/filters.h"
+#include "zeno/data/jinja/filters/filters.h"
 
 #include <unordered_map>
 
