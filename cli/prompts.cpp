@@ -5,7 +5,7 @@
 
 #include "zeno/base/error.h"
 #include "zeno/data/chat/chat_date.h"
-#include "zeno/data/dataset/special_guard.h"
+#include "zeno/data/chat/special_guard.h"
 
 namespace zeno::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include "zeno/base/error.h"
 #include "zeno/data/chat/chat_date.h"
 #include "zeno/data/chat/chat_template.h"
-#include "zeno/data/dataset/special_guard.h"
+#include "zeno/data/chat/special_guard.h"
 #include "zeno/data/tokenizer.h"
 
 namespace zeno::data {

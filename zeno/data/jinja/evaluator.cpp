@@ -71,14 +71,14 @@ void Evaluator::run(const nlohmann::ordered_json& context) {
 }
 
 void Evaluator::print(std::string_view text) {
-  runtime_.budget.bytes(text.size());
+  runtime_.budget.bytes(text.size() + sizeof(Stretch));
   out_->append(text, {.frame = frame_});
 }
 
 void Evaluator::print(const Value& value) {
   TracedText text = str_of(runtime_, value);
   text.set_frame(frame_);
-  runtime_.budget.bytes(text.size());
+  runtime_.budget.bytes(text.memory());
   out_->append(text);
 }
 

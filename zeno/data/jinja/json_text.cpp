@@ -43,7 +43,7 @@ class JsonWriter {
   }
 
   void add(std::string_view text) {
-    runtime_.budget.bytes(text.size());
+    runtime_.budget.bytes(text.size() + sizeof(Stretch));
     out_.append(text, origin_);
   }
 
@@ -72,7 +72,7 @@ class JsonWriter {
     const Origin outer = origin_;
     origin_ = stretches.front().origin;
     add("\"");
-    runtime_.budget.bytes(inside.size());
+    runtime_.budget.bytes(inside.memory());
     out_.append(inside);
     origin_ = stretches.back().origin;
     add("\"");

@@ -106,7 +106,7 @@ Value real_arithmetic(Operator op, double a, double b) {
 
 Value join(Runtime& runtime, const Value& a, const Value& b) {
   if (a.is(Kind::string)) {
-    runtime.budget.bytes(a.as_text().size() + b.as_text().size());
+    runtime.budget.bytes(a.traced().memory() + b.traced().memory());
     const bool markup = a.is_markup() || b.is_markup();
     TracedText text = markup ? escaped(runtime, a) : a.traced();
     text.append(markup ? escaped(runtime, b) : b.traced());
@@ -125,9 +125,9 @@ bool is_sequence(const Value& value) {
 
 Value repeat(Runtime& runtime, const Value& value, int64_t times) {
   const bool text = value.is(Kind::string);
-  const uint64_t size = text ? value.as_text().size() : value.items().size() * sizeof(Value);
+  const uint64_t size = text ? value.traced().memory() : value.items().size() * sizeof(Value);
   uint64_t total = 0;
-  if (times < 0 || size == 0) times = 0;
+  if (times < 0 || length(value) == 0) times = 0;
   if (__builtin_mul_overflow(size, uint64_t(times), &total)) total = std::numeric_limits<uint64_t>::max();
   runtime.budget.bytes(total);
   if (text) {

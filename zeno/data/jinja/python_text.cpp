@@ -29,7 +29,7 @@ class Writer {
 
  private:
   void add(std::string_view text) {
-    runtime_.budget.bytes(text.size());
+    runtime_.budget.bytes(text.size() + sizeof(Stretch));
     out_.append(text, origin_);
   }
 
@@ -165,7 +165,7 @@ TracedText repr_of(Runtime& runtime, const Value& value) {
 TracedText str_of(Runtime& runtime, const Value& value) {
   if (value.is(Kind::undefined)) return {};
   if (!value.is(Kind::string)) return repr_of(runtime, value);
-  runtime.budget.bytes(value.as_text().size());
+  runtime.budget.bytes(value.traced().memory());
   return value.traced();
 }
 

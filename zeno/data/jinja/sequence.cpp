@@ -72,7 +72,7 @@ TracedText slice_text(Runtime& runtime, const TracedText& text, std::optional<in
     return text.part(begins[indices.front()], begins[indices.back() + 1] - begins[indices.front()]);
   TracedText out;
   for (const size_t i : indices) out.append(text.part(begins[i], begins[i + 1] - begins[i]));
-  runtime.budget.bytes(out.size());
+  runtime.budget.bytes(out.memory());
   return out;
 }
 
@@ -213,13 +213,13 @@ Value slice(Runtime& runtime, const Value& value, const Value& start, const Valu
 TracedText replaced(Runtime& runtime, const TracedText& whole, std::string_view old, const TracedText& fresh,
                     int64_t count) {
   const std::string& text = whole.str();
-  runtime.budget.bytes(text.size());
+  runtime.budget.bytes(whole.memory());
   TracedText out;
   size_t at = 0;
   while (count != 0) {
     const size_t hit = text.find(old, at);
     if (hit == text.npos) break;
-    runtime.budget.bytes(fresh.size());
+    runtime.budget.bytes(fresh.memory());
     runtime.budget.step();
     if (hit > at) out.append(whole.part(at, hit - at));
     out.append(fresh);

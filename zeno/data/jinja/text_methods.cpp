@@ -123,7 +123,7 @@ Value join_items(Runtime& runtime, const TracedText& self, const Arguments& argu
     if (!item.is(Kind::string))
       throw RenderError(fmt::format("join: got a {}, expected texts", item.type_name()));
     if (!first) out.append(self);
-    runtime.budget.bytes(self.size() + item.as_text().size());
+    runtime.budget.bytes(self.memory() + item.traced().memory());
     out.append(item.traced());
     first = false;
   }
@@ -135,7 +135,7 @@ Value as_list(Runtime& runtime, const TracedText& self, const std::vector<std::s
   runtime.budget.step(parts.size());
   std::vector<Value> items;
   for (const std::string_view part : parts) {
-    runtime.budget.bytes(part.size() + sizeof(Value));
+    runtime.budget.bytes(part.size() + sizeof(Stretch) + sizeof(Value));
     items.push_back(Value::text(self.part(part)));
   }
   return Value::list(std::move(items));
@@ -350,7 +350,7 @@ std::optional<Value> text_method(const Value& text, std::string_view name) {
     return make_method(
         std::string(name), text,
         [text, method = method, escapes](Runtime& runtime, const Arguments& arguments) {
-          runtime.budget.bytes(text.as_text().size());
+          runtime.budget.bytes(text.traced().memory());
           if (!text.is_markup()) return method(runtime, text.traced(), arguments);
           return as_markup(
               method(runtime, text.traced(), escapes ? escaped_arguments(runtime, arguments) : arguments));

@@ -19,7 +19,7 @@ LengthCounts lengths_of(const TokenSource& source) {
   const auto longest = std::ranges::max_element(lengths) - lengths.begin();
   out.longest_origin = source.origin(longest);
   std::ranges::sort(lengths);
-  // The least length that so many percent of the samples do not exceed.
+  // The smallest length that this percentage of the samples does not exceed.
   const auto at = [&](size_t percent) { return lengths[(lengths.size() * percent + 99) / 100 - 1]; };
   out.median = at(50);
   out.p90 = at(90);

@@ -1,4 +1,4 @@
-#include "zeno/data/dataset/special_guard.h"
+#include "zeno/data/chat/special_guard.h"
 
 #include <algorithm>
 #include <string_view>
