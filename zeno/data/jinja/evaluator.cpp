@@ -78,7 +78,7 @@ void Evaluator::print(std::string_view text) {
 void Evaluator::print(const Value& value) {
   TracedText text = str_of(runtime_, value);
   text.set_frame(frame_);
-  runtime_.budget.bytes(text.memory());
+  runtime_.budget.bytes(text.memory() + sizeof(Stretch));
   out_->append(text);
 }
 

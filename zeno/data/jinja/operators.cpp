@@ -106,7 +106,7 @@ Value real_arithmetic(Operator op, double a, double b) {
 
 Value join(Runtime& runtime, const Value& a, const Value& b) {
   if (a.is(Kind::string)) {
-    runtime.budget.bytes(a.traced().memory() + b.traced().memory());
+    runtime.budget.bytes(a.traced().memory() + b.traced().memory() + sizeof(Stretch));
     const bool markup = a.is_markup() || b.is_markup();
     TracedText text = markup ? escaped(runtime, a) : a.traced();
     text.append(markup ? escaped(runtime, b) : b.traced());

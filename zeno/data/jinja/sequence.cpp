@@ -219,7 +219,7 @@ TracedText replaced(Runtime& runtime, const TracedText& whole, std::string_view 
   while (count != 0) {
     const size_t hit = text.find(old, at);
     if (hit == text.npos) break;
-    runtime.budget.bytes(fresh.memory());
+    runtime.budget.bytes(fresh.memory() + 2 * sizeof(Stretch));
     runtime.budget.step();
     if (hit > at) out.append(whole.part(at, hit - at));
     out.append(fresh);

@@ -123,7 +123,7 @@ Value join_items(Runtime& runtime, const TracedText& self, const Arguments& argu
     if (!item.is(Kind::string))
       throw RenderError(fmt::format("join: got a {}, expected texts", item.type_name()));
     if (!first) out.append(self);
-    runtime.budget.bytes(self.memory() + item.traced().memory());
+    runtime.budget.bytes(self.memory() + item.traced().memory() + 2 * sizeof(Stretch));
     out.append(item.traced());
     first = false;
   }

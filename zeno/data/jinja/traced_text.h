@@ -37,7 +37,7 @@ class TracedText {
   size_t size() const { return text_.size(); }
   bool empty() const { return text_.empty(); }
   // Bytes that it takes, for the budget of a rendering.
-  size_t memory() const { return text_.size() + (stretches_.size() + 1) * sizeof(Stretch); }
+  size_t memory() const { return text_.size() + stretches_.size() * sizeof(Stretch); }
   // In order, covering all bytes. An empty stretch says that an empty text of that origin was written there.
   std::vector<Stretch> stretches() const;
   // The origin of all bytes; kManySources where they differ.

@@ -203,7 +203,7 @@ Value join(Runtime& runtime, const Value& subject, const Arguments& arguments) {
   bool first = true;
   for (const Value& item : iterate(runtime, subject)) {
     if (!first) out.append(mark);
-    runtime.budget.bytes(mark.memory());
+    runtime.budget.bytes(mark.memory() + 2 * sizeof(Stretch));
     out.append(str_of(runtime, look_up(runtime, item, parts)));
     first = false;
   }
