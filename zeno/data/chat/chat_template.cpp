@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string_view>
 
 #include "zeno/base/error.h"
@@ -65,20 +64,19 @@ struct Unwritten {
 };
 
 Unwritten find_unwritten(const jinja::Rendered& rendered, const Json& messages, const Json& tools) {
-  std::set<std::pair<int64_t, std::string_view>> written;
+  std::vector<bool> written(rendered.sources.size(), false);
   Unwritten out{.fields = {}, .tools = !says_nothing(tools)};
   for (const jinja::Stretch& stretch : rendered.stretches) {
-    if (stretch.origin.source == 0 || stretch.origin.source == jinja::kManySources) continue;
-    const jinja::Source& source = rendered.sources[stretch.origin.source];
-    if (source.variable == "messages") written.emplace(source.element, source.key);
-    if (source.variable == "tools") out.tools = false;
+    if (stretch.origin.source != jinja::kManySources) written[stretch.origin.source] = true;
   }
-  for (size_t i = 0; i < messages.size(); ++i) {
-    for (const auto& [key, value] : messages[i].items()) {
-      // Ids only join calls and answers.
-      if (key == "role" || key == "tool_call_id" || says_nothing(value)) continue;
-      if (!written.contains({int64_t(i), key})) out.fields.emplace_back(i, key);
-    }
+  for (size_t i = 1; i < rendered.sources.size(); ++i) {
+    const jinja::Source& source = rendered.sources[i];
+    if (source.variable == "tools" && written[i]) out.tools = false;
+    // Ids only join calls and answers.
+    const bool carries_meaning = source.key != "role" && source.key != "tool_call_id";
+    if (source.variable != "messages" || source.key.empty() || written[i] || !carries_meaning) continue;
+    const auto message = size_t(source.element);
+    if (!says_nothing(messages[message].at(source.key))) out.fields.emplace_back(message, source.key);
   }
   return out;
 }

@@ -10,26 +10,22 @@ bool in_messages(const jinja::Source& source, const nlohmann::ordered_json& mess
   return source.variable == "messages" && source.element >= 0 && size_t(source.element) < messages.size();
 }
 
-Passage passage_of(const jinja::Origin& origin, const std::vector<jinja::Source>& sources,
-                   const nlohmann::ordered_json& messages) {
+// Of a source, wherever the template writes it.
+Passage passage_of(const jinja::Source& source, const nlohmann::ordered_json& messages) {
   Passage out;
-  if (origin.frame != 0 && in_messages(sources[origin.frame], messages)) {
-    out.frame = size_t(sources[origin.frame].element);
-  }
-  if (origin.source == 0) return out;
-  out.speaker = Speaker::other;
-  if (origin.source == jinja::kManySources) return out;
-  const jinja::Source& source = sources[origin.source];
   // Special tokens, and the role of a message, are part of the layout.
-  if (source.variable.ends_with("_token") || source.key == "role") {
-    out.speaker = Speaker::writing;
-    return out;
-  }
+  if (source.variable.ends_with("_token") || source.key == "role") return out;
+  out.speaker = Speaker::other;
   if (!in_messages(source, messages)) return out;
   out.message = size_t(source.element);
-  // Some templates name the function of an earlier call where they write the result: a tool's turn.
-  const bool own_frame = out.frame == kNoMessage || out.frame == out.message;
-  if (own_frame && is_assistant(messages[out.message])) out.speaker = Speaker::assistant;
+  if (is_assistant(messages[out.message])) out.speaker = Speaker::assistant;
+  return out;
+}
+
+std::vector<Passage> passages_of_sources(const std::vector<jinja::Source>& sources,
+                                         const nlohmann::ordered_json& messages) {
+  std::vector<Passage> out(sources.size());
+  for (size_t i = 1; i < sources.size(); ++i) out[i] = passage_of(sources[i], messages);
   return out;
 }
 
@@ -40,10 +36,23 @@ bool is_assistant(const nlohmann::ordered_json& message) {
 }
 
 std::vector<Passage> passages_of(const jinja::Rendered& rendered, const nlohmann::ordered_json& messages) {
+  const std::vector<Passage> sources = passages_of_sources(rendered.sources, messages);
   std::vector<Passage> out;
+  out.reserve(rendered.stretches.size());
   size_t begin = 0;
   for (const jinja::Stretch& stretch : rendered.stretches) {
-    Passage passage = passage_of(stretch.origin, rendered.sources, messages);
+    const auto [source, frame] = stretch.origin;
+    Passage passage;
+    if (source == jinja::kManySources) {
+      passage.speaker = Speaker::other;
+    } else {
+      passage = sources[source];
+    }
+    const jinja::Source& at = rendered.sources[frame];
+    if (frame != 0 && in_messages(at, messages)) passage.frame = size_t(at.element);
+    // Some templates name the function of an earlier call where they write the result: a tool's turn.
+    const bool elsewhere = passage.frame != kNoMessage && passage.frame != passage.message;
+    if (passage.speaker == Speaker::assistant && elsewhere) passage.speaker = Speaker::other;
     passage.begin = begin;
     passage.end = begin = stretch.end;
     out.push_back(passage);

@@ -76,10 +76,11 @@ void Evaluator::print(std::string_view text) {
 }
 
 void Evaluator::print(const Value& value) {
-  TracedText text = str_of(runtime_, value);
-  text.set_frame(frame_);
+  const bool is_text = value.is(Kind::string);
+  const TracedText written = is_text ? TracedText() : str_of(runtime_, value);
+  const TracedText& text = is_text ? value.traced() : written;
   runtime_.budget.bytes(text.memory() + sizeof(Stretch));
-  out_->append(text);
+  out_->append(text, frame_);
 }
 
 Evaluator::Flow Evaluator::run_block(const Block& block) {

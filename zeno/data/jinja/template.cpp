@@ -20,7 +20,8 @@ Rendered Template::render(const nlohmann::ordered_json& context, const RenderOpt
   } catch (const RenderError& error) {
     fail(ErrorKind::data, "[{}, line {}] chat template: {}", syntax_->where, evaluator.line(), error.what());
   }
-  return {evaluator.text().str(), evaluator.text().stretches(), std::move(evaluator.sources()),
+  std::vector<Stretch> stretches = evaluator.text().stretches();
+  return {std::move(evaluator.text()).str(), std::move(stretches), std::move(evaluator.sources()),
           std::move(evaluator.generated())};
 }
 

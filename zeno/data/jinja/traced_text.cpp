@@ -43,12 +43,16 @@ void TracedText::append(std::string_view text, Origin origin) {
   text_ += text;
 }
 
-void TracedText::append(const TracedText& other) {
-  if (&other == this) return append(TracedText(other));
-  if (other.stretches_.empty()) return append(std::string_view(other.text_), other.origin_);
+void TracedText::append(const TracedText& other, uint32_t frame) {
+  if (&other == this) return append(TracedText(other), frame);
+  const auto framed = [frame](Origin origin) {
+    if (origin.frame == 0) origin.frame = frame;
+    return origin;
+  };
+  if (other.stretches_.empty()) return append(std::string_view(other.text_), framed(other.origin_));
   size_t begin = 0;
   for (const Stretch& stretch : other.stretches_) {
-    append(std::string_view(other.text_).substr(begin, stretch.end - begin), stretch.origin);
+    append(std::string_view(other.text_).substr(begin, stretch.end - begin), framed(stretch.origin));
     begin = stretch.end;
   }
 }
@@ -73,13 +77,6 @@ TracedText TracedText::part(std::string_view piece) const {
   const char* const begin = text_.data();
   if (piece.data() < begin || piece.data() > begin + text_.size()) return part(0, 0);
   return part(size_t(piece.data() - begin), piece.size());
-}
-
-void TracedText::set_frame(uint32_t frame) {
-  if (origin_.frame == 0) origin_.frame = frame;
-  for (Stretch& stretch : stretches_) {
-    if (stretch.origin.frame == 0) stretch.origin.frame = frame;
-  }
 }
 
 }  // namespace zeno::data::jinja

@@ -33,7 +33,8 @@ class TracedText {
   TracedText() = default;
   explicit TracedText(std::string text, Origin origin = {}) : text_(std::move(text)), origin_(origin) {}
 
-  const std::string& str() const { return text_; }
+  const std::string& str() const& { return text_; }
+  std::string str() && { return std::move(text_); }
   size_t size() const { return text_.size(); }
   bool empty() const { return text_.empty(); }
   // Bytes that it takes, for the budget of a rendering.
@@ -44,13 +45,11 @@ class TracedText {
   Origin origin() const;
 
   void append(std::string_view text, Origin origin = {});
-  void append(const TracedText& other);
+  // Stretches of `other` without a frame get this one.
+  void append(const TracedText& other, uint32_t frame = 0);
   TracedText part(size_t begin, size_t size = std::string::npos) const;
   // `piece` is a view into str().
   TracedText part(std::string_view piece) const;
-  // Stretches without a frame get this one.
-  void set_frame(uint32_t frame);
-
   // change(text), where `change` works on characters: with the origins of the characters where that can be
   // told.
   template <class Change>
