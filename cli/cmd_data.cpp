@@ -16,6 +16,7 @@
 #include "zeno/train/build_progress.h"
 #include "zeno/train/data_page.h"
 #include "zeno/train/dataset_options.h"
+#include "zeno/train/launch.h"
 #include "zeno/train/policy.h"
 
 namespace zeno::cli {
@@ -89,7 +90,8 @@ void write_page(const OpenData& data, const data::PreviewCounts& counts, const D
 }
 
 void run(const DataFlags& flags) {
-  const train::ParsedConfig parsed = flags.run.parse();
+  train::ParsedConfig parsed = flags.run.parse();
+  train::set_folders(parsed.config.run);
   const train::TrainConfig& config = parsed.config;
   require(!config.run.model.empty(), ErrorKind::usage, "[data] no model: give --model DIR");
   require(!config.run.data.empty(), ErrorKind::usage, "[data] no data: give --data FILE");

@@ -93,6 +93,15 @@ TEST_F(DataCommand, LeavesTheCacheForTraining) {
   EXPECT_EQ(caches(), before);
 }
 
+TEST_F(DataCommand, KeepsItsCacheWhereTrainingDoesAndNotInTheWorkingFolder) {
+  std::filesystem::create_directory(path("work"));
+  const std::string command =
+      kZeno + " data --model " + path("model") + " --data " + path("chat.jsonl") + " --chat-template chatml";
+  const std::string shown = expect_ok("cd " + path("work") + " && " + command).output;
+  EXPECT_TRUE(std::filesystem::is_empty(path("work"))) << shown;
+  EXPECT_NE(shown.find("/.cache/zeno/datasets/"), std::string::npos) << shown;
+}
+
 TEST_F(DataCommand, RefusesWhatItCannotShow) {
   const auto refused = [&](const std::string& command, int exit_code, const std::string& part) {
     const CommandResult result = run_command(kZeno + " data " + command);

@@ -159,9 +159,9 @@ void choose_batch(ParsedConfig& parsed, int64_t sequences, int64_t seq, int worl
   batch.train_batch = default_batch(sequences, seq, granule);
   parsed.derive(kTrain, "default for this much data");
   log_info(
-      "chosen: {} sequences per step ({} tokens): about 32k tokens, or 50 steps per epoch; choose with "
+      "chosen: {} sequence{} per step ({} tokens): about 32k tokens, or 50 steps per epoch; choose with "
       "--train-batch",
-      batch.train_batch, batch.train_batch * seq);
+      batch.train_batch, batch.train_batch == 1 ? "" : "s", batch.train_batch * seq);
 }
 
 // What rank 0 works out, on all ranks. That may take longer than ranks wait for each other (a machine is
