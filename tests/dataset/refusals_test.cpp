@@ -6,7 +6,7 @@
 #include "zeno/data/dataset/cache.h"
 #include "zeno/data/dataset/identity.h"
 #include "zeno/data/dataset/input_files.h"
-#include "zeno/data/dataset/parse_json.h"
+#include "zeno/data/parse_json.h"
 
 namespace zeno::data {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "tests/dataset/dataset_folder.h"
 #include "tests/support/expect_error.h"
-#include "zeno/data/dataset/parse_json.h"
 #include "zeno/data/dataset/record_reader.h"
+#include "zeno/data/parse_json.h"
 
 namespace zeno::data {
 namespace {

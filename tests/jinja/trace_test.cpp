@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "zeno/base/error.h"
 #include "zeno/data/jinja/template.h"
 
 namespace zeno::data::jinja {
@@ -63,6 +64,13 @@ TEST(Trace, OperationsOverTextsKeepTheOrigins) {
   EXPECT_EQ(expression("m.content | int('x') ~ (m.n | string | int)"), "{}x{messages0.n}7");
   EXPECT_EQ(expression("m.content | reverse | reverse | trim | first"), u + "Ü");
   EXPECT_EQ(expression("'{\"a\": [1]}' | from_json"), "{}{'a': [1]}");
+}
+
+TEST(Trace, JsonThatIsNoneIsAnError) {
+  for (const char* text : {"'{'", "'[' * 300 ~ ']' * 300", "1 ~ ' 2'"}) {
+    const Template compiled = Template::parse("{{ (" + std::string(text) + ") | from_json }}", "test");
+    EXPECT_THROW(compiled.render(kContext), Error) << text;
+  }
 }
 
 TEST(Trace, BlocksMacrosAndNamespacesKeepTheOrigins) {

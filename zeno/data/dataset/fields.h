@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "zeno/data/dataset/columns.h"
-#include "zeno/data/dataset/parse_json.h"
+#include "zeno/data/parse_json.h"
 
 namespace zeno::data {
 

@@ -13,7 +13,7 @@
 #include "zeno/data/dataset/cache.h"
 #include "zeno/data/dataset/fields.h"
 #include "zeno/data/dataset/options.h"
-#include "zeno/data/dataset/parse_json.h"
+#include "zeno/data/parse_json.h"
 
 namespace zeno::data {
 

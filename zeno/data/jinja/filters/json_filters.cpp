@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "zeno/base/error.h"
 #include "zeno/data/jinja/filters/filters.h"
 #include "zeno/data/jinja/python_text.h"
+#include "zeno/data/parse_json.h"
 
 namespace zeno::data::jinja {
 namespace {
@@ -42,16 +44,11 @@ Value from_json_text(Runtime& runtime, const Value& subject, const Arguments& ar
   const Bound bound("from_json", {}, 0, arguments);
   require_defined(subject);
   if (!subject.is(Kind::string)) return subject;
-  constexpr size_t kDeepest = 100;
-  size_t deepest = 0;
-  const auto shallow = [&](int depth, nlohmann::ordered_json::parse_event_t, nlohmann::ordered_json&) {
-    deepest = std::max(deepest, size_t(depth));
-    return deepest <= kDeepest;
-  };
-  const auto json = nlohmann::ordered_json::parse(subject.as_text(), shallow, false);
-  if (deepest > kDeepest) throw RenderError(fmt::format("from_json: nested deeper than {} levels", kDeepest));
-  if (json.is_discarded()) throw RenderError("from_json: the text is not JSON");
-  return from_json(runtime.budget, json, subject.traced().origin());
+  try {
+    return from_json(runtime.budget, parse_json(subject.as_text()), subject.origin());
+  } catch (const Error& error) {
+    throw RenderError(fmt::format("from_json: {}", error.what()));
+  }
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "zeno/data/dataset/parse_json.h"
+#include "zeno/data/parse_json.h"
 
 #include <algorithm>
 #include <cctype>
