@@ -6,8 +6,8 @@ PACKAGES := g++ cmake ninja-build pkg-config ccache mold clang-format \
             libfmt-dev nlohmann-json3-dev libcli11-dev libhwy-dev libxxhash-dev libpcre2-dev liburing-dev \
             zlib1g-dev libzstd-dev libsnappy-dev \
             libopenmpi-dev openmpi-bin libgtest-dev
-# The report page is tested in a browser.
-TEST_PACKAGES := chromium
+# The report page is tested in a browser, disks that stop answering are FUSE file systems.
+TEST_PACKAGES := chromium libfuse3-dev
 BENCH_PACKAGES := libdnnl-dev libopenblas-dev
 FUZZ_PACKAGES := clang libclang-rt-14-dev
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
@@ -49,11 +49,13 @@ test: packages format-check
 	@ctest --test-dir $(BUILD) --output-on-failure
 
 test-full: packages asan tsan fuzz
+	$(call install,$(TEST_PACKAGES))
 	@$(call configure,$(BUILD)-full,-DZENO_FULL_TESTS=ON -DZENO_BENCH=OFF)
 	@ninja -C $(BUILD)-full -j $(JOBS)
 	@ctest --test-dir $(BUILD)-full --output-on-failure
 
 asan: packages
+	$(call install,$(TEST_PACKAGES))
 	@$(call configure,$(BUILD)-asan,-DZENO_SANITIZE=address$(comma)undefined -DZENO_BENCH=OFF)
 	@ninja -C $(BUILD)-asan -j $(JOBS)
 	@ctest --test-dir $(BUILD)-asan --output-on-failure
@@ -61,6 +63,7 @@ asan: packages
 # Between threads of a rank that talk to other hosts, MPI hands messages over in ways that cannot be seen from
 # outside Open MPI: their contract is left to the other builds.
 tsan: packages
+	$(call install,$(TEST_PACKAGES))
 	@$(call configure,$(BUILD)-tsan,-DZENO_SANITIZE=thread -DZENO_BENCH=OFF)
 	@ninja -C $(BUILD)-tsan -j $(JOBS)
 	@TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan_suppressions.txt GTEST_FILTER='-*/MpiContract*' \

@@ -15,6 +15,7 @@
 #include "zeno/model/config.h"
 #include "zeno/train/config_resolve.h"
 #include "zeno/train/flag_groups.h"
+#include "zeno/train/output_folder.h"
 #include "zeno/train/peer_folder.h"
 #include "zeno/train/policy.h"
 #include "zeno/train/resume.h"
@@ -77,13 +78,24 @@ void check_supervised(const train::RunConfig& run) {
   check_former_checkpoints(run);
 }
 
+// What a run has left in its output folder, or in memory.
+train::Supervisor::Output output_of(const train::RunConfig& run) {
+  train::Supervisor::Output output;
+  output.has_result = train::has_result(run);
+  if (run.max_restarts == 0) return output;
+  if (const auto newest = checkpoint::open_latest(train::checkpoints_of(run)))
+    output.newest_step = newest->manifest().step;
+  for (const Path& path : train::list_peer_snapshots(run))
+    output.newest_step = std::max(output.newest_step, checkpoint::step_of(path.filename().string()));
+  return output;
+}
+
 // The run as a process of its own. It is told to go on from its own checkpoints as soon as there are any;
 // until then, from where the user said.
 int supervise(const RunFlags& flags, const train::ParsedConfig& parsed) {
   const train::RunConfig& run = parsed.config.run;
   check_supervised(run);
   set_log_rank(-1);  // from here on this process is no rank
-  const Path checkpoints = train::checkpoints_of(run);
   train::Supervisor supervisor({
       .launcher = train::split_words(run.launcher),
       .arguments =
@@ -101,17 +113,10 @@ int supervise(const RunFlags& flags, const train::ParsedConfig& parsed) {
             if (going_on) set("zeno.resume", "--resume", "auto");
             return child.words();
           },
-      .newest_step = [&]() -> std::optional<int64_t> {
-        if (run.max_restarts == 0) return std::nullopt;
-        const std::optional<checkpoint::Checkpoint> newest = checkpoint::open_latest(checkpoints);
-        std::optional<int64_t> step;
-        if (newest) step = newest->manifest().step;
-        for (const Path& path : train::list_peer_snapshots(run))
-          step = std::max(step, checkpoint::step_of(path.filename().string()));
-        return step;
-      },
+      .output = [run] { return output_of(run); },
       .max_restarts = run.max_restarts,
       .save_deadline = std::chrono::seconds(run.save_deadline_s),
+      .disk_deadline = std::chrono::milliseconds(int64_t(run.disk_deadline_s * 1000)),
   });
   return supervisor.run();
 }

@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/help_format.h"
 #include "zeno/base/error.h"
+#include "zeno/base/leave.h"
 #include "zeno/base/log.h"
 #include "zeno/base/utf8.h"
 #include "zeno/comm/joint_error.h"
@@ -99,15 +100,10 @@ int main(int argc, char** argv) {
     zeno::log_error("{}", mistake_in(app, error, argc > 1 ? argv[1] : ""));
     return zeno::exit_code(zeno::ErrorKind::usage);
   } catch (const zeno::comm::JointError& error) {
-    if (error.tells()) zeno::log_error("{}", error.what());
-    return zeno::exit_code(error.kind());
+    zeno::leave(zeno::exit_code(error.kind()), error.tells() ? error.what() : "");
   } catch (const zeno::Error& error) {
-    zeno::log_error("{}", error.what());
-    // A rank that is stuck may have been left behind: nothing may be taken away under it.
-    if (error.kind() == zeno::ErrorKind::peer) std::quick_exit(zeno::exit_code(error.kind()));
-    return zeno::exit_code(error.kind());
+    zeno::leave(zeno::exit_code(error.kind()), error.what());
   } catch (const std::exception& error) {
-    zeno::log_error("internal: {}", error.what());
-    return zeno::exit_code(zeno::ErrorKind::internal);
+    zeno::leave(zeno::exit_code(zeno::ErrorKind::internal), fmt::format("internal: {}", error.what()));
   }
 }

@@ -4,8 +4,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <thread>
+
 namespace zeno::train {
 namespace {
+
+using namespace std::chrono_literals;
 
 TEST(Interrupt, TheFirstSignalIsAWish) {
   for (int signal : {SIGINT, SIGTERM, SIGUSR1}) {
@@ -28,17 +33,38 @@ TEST(Interrupt, AWishForACheckpointIsTakenOnce) {
   EXPECT_FALSE(Interrupt::requested());
 }
 
-TEST(Interrupt, TheSecondEndsTheProcess) {
+// How a process ends that gets `first`, and `second` that much later.
+int end_of(int first, int second, std::chrono::milliseconds later, int64_t save_deadline_s = 0) {
   const pid_t child = fork();
   if (child == 0) {
-    const Interrupt interrupt;
-    raise(SIGINT);
-    raise(SIGINT);
-    _exit(0);
+    const Interrupt interrupt(save_deadline_s);
+    raise(first);
+    std::this_thread::sleep_for(later);
+    raise(second);
+    _exit(Interrupt::requested() ? 0 : 1);
   }
   int status = 0;
   waitpid(child, &status, 0);
-  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
+  return WIFSIGNALED(status) ? WTERMSIG(status) : -WEXITSTATUS(status);
+}
+
+TEST(Interrupt, SignalsWithinASecondAreOneWish) {
+  EXPECT_EQ(end_of(SIGTERM, SIGTERM, 11ms), 0);  // Slurm at a time limit
+  EXPECT_EQ(end_of(SIGINT, SIGINT, 0ms), 0);     // a terminal and its launcher
+  EXPECT_EQ(end_of(SIGHUP, SIGTERM, 0ms), 0);    // a terminal that goes, and its shell
+}
+
+TEST(Interrupt, ALaterOneEndsTheProcess) {
+  EXPECT_EQ(end_of(SIGINT, SIGINT, kSameWish + 100ms), SIGINT);
+  EXPECT_EQ(end_of(SIGUSR1, SIGTERM, kSameWish + 100ms), SIGTERM);
+}
+
+TEST(Interrupt, WithADeadlineSavingHasThatTimeWhateverComes) {
+  for (const int first : {SIGINT, SIGTERM, SIGHUP})
+    EXPECT_EQ(end_of(first, SIGTERM, kSameWish + 100ms, 30), 0);
+  // The early wish starts no clock; what follows does.
+  EXPECT_EQ(end_of(SIGUSR1, SIGTERM, kSameWish + 100ms, 30), 0);
+  EXPECT_EQ(end_of(SIGUSR1, SIGUSR1, kSameWish + 100ms, 30), SIGUSR1);
 }
 
 TEST(Interrupt, PutsTheFormerHandlersBackAndLeavesIgnoredSignalsAlone) {

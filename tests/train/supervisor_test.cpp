@@ -43,6 +43,17 @@ TEST(RestartPolicy, AGoodEndIsTheEnd) {
   EXPECT_EQ(verdict.text, "");
 }
 
+// A launcher, or a script around it, that does not pass the exit code on.
+TEST(RestartPolicy, AnEndWithoutAResultIsADeath) {
+  RestartPolicy policy(3, {});
+  const RestartPolicy::Verdict verdict = policy.after({0, 0, 1s, false}, 10);
+  EXPECT_TRUE(verdict.restart);
+  EXPECT_EQ(
+      verdict.text,
+      "[supervisor] the run ended with exit code 0 after 1.0 s and left no model in --out; restart 1 of 3 "
+      "from the checkpoint of step 10");
+}
+
 TEST(RestartPolicy, DeathAndPeerFailureAreStartedAgainAndSaidSo) {
   RestartPolicy policy(3, {});
   RestartPolicy::Verdict verdict = policy.after(kKilled, {});
@@ -112,7 +123,7 @@ TEST(SplitWords, AsAShellWould) {
 TEST(Supervisor, ALauncherThatIsNotThereIsAnError) {
   Supervisor supervisor({.launcher = {"no-such-launcher"},
                          .arguments = [] { return std::vector<std::string>{}; },
-                         .newest_step = [] { return std::optional<int64_t>(); }});
+                         .output = [] { return Supervisor::Output{}; }});
   try {
     supervisor.run();
     FAIL();
@@ -125,7 +136,7 @@ TEST(Supervisor, ALauncherThatIsNotThereIsAnError) {
 TEST(Supervisor, TheExitCodeIsThatOfTheProcess) {
   Supervisor supervisor({.launcher = {"/bin/sh", "-c", "exit 42", "sh"},
                          .arguments = [] { return std::vector<std::string>{}; },
-                         .newest_step = [] { return std::optional<int64_t>(); }});
+                         .output = [] { return Supervisor::Output{}; }});
   EXPECT_EQ(supervisor.run(), 42);
 }
 

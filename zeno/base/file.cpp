@@ -12,6 +12,7 @@
 #include <cstring>
 #include <utility>
 
+#include "zeno/base/disk_operation.h"
 #include "zeno/base/error.h"
 
 namespace zeno {
@@ -20,8 +21,8 @@ namespace {
 FileSystem system_calls;
 std::atomic<FileSystem*> current{&system_calls};
 
-// One transfer of Linux moves at most 2 GiB - 4 KiB.
-constexpr size_t kMaxTransfer = size_t(1) << 30;
+// Small enough that a slow disk has an answer for each long before it looks dead (disk_operation.h).
+constexpr size_t kMaxTransfer = size_t(64) << 20;
 
 const char* hint(int error) {
   switch (error) {
@@ -47,6 +48,7 @@ const char* hint(int error) {
 }
 
 int open_or_fail(const Path& path, int flags, const char* what) {
+  const DiskOperation waiting("opening", path);
   int fd;
   do {
     fd = file_system().open(path.c_str(), flags | O_CLOEXEC, 0644);
@@ -57,6 +59,7 @@ int open_or_fail(const Path& path, int flags, const char* what) {
 
 // Memory file systems may not have the flag.
 int open_past_cache(const Path& path, int flags) {
+  const DiskOperation waiting("opening", path);
   const int fd = file_system().open(path.c_str(), flags | O_DIRECT | O_CLOEXEC, 0);
   return fd >= 0 ? fd : open_or_fail(path, flags, "cannot open");
 }
@@ -113,10 +116,13 @@ File& File::operator=(File&& other) noexcept {
   return *this;
 }
 File::~File() {
-  if (fd_ >= 0) ::close(fd_);
+  if (fd_ < 0) return;
+  const DiskOperation waiting("closing", path_);
+  ::close(fd_);
 }
 
 uint64_t File::size() const {
+  const DiskOperation waiting("inspecting", path_);
   struct stat info;
   if (::fstat(fd_, &info) != 0) fail_errno("cannot inspect", path_);
   return uint64_t(info.st_size);
@@ -125,6 +131,7 @@ uint64_t File::size() const {
 void File::read_at(void* data, size_t bytes, uint64_t offset) const {
   size_t done = 0;
   while (done < bytes) {
+    const DiskOperation waiting("reading", path_);
     const ssize_t n = file_system().pread(fd_, static_cast<std::byte*>(data) + done,
                                           std::min(bytes - done, kMaxTransfer), off_t(offset + done));
     if (n < 0 && errno == EINTR) continue;
@@ -143,6 +150,7 @@ void File::read_at(void* data, size_t bytes, uint64_t offset) const {
 void File::write_at(const void* data, size_t bytes, uint64_t offset) {
   size_t done = 0;
   while (done < bytes) {
+    const DiskOperation waiting("writing", path_);
     const ssize_t n = file_system().pwrite(fd_, static_cast<const std::byte*>(data) + done,
                                            std::min(bytes - done, kMaxTransfer), off_t(offset + done));
     if (n < 0 && errno == EINTR) continue;
@@ -156,14 +164,36 @@ void File::write_at(const void* data, size_t bytes, uint64_t offset) {
 }
 
 void File::resize(uint64_t bytes) {
+  const DiskOperation waiting("resizing", path_);
   if (::ftruncate(fd_, off_t(bytes)) != 0) fail_errno("cannot resize", path_);
 }
 
 void File::sync() {
+  write_back();
+  const DiskOperation waiting("syncing", path_);
   if (file_system().fsync(fd_) != 0) fail_errno("cannot sync", path_);
 }
 
+// In parts, since a disk may need minutes for what a large file has left in the page cache. A file system
+// without such parts syncs the whole.
+void File::write_back() {
+  const uint64_t bytes = size();
+  const auto each_part = [&](unsigned flags) {
+    for (uint64_t begin = 0; begin < bytes; begin += kMaxTransfer) {
+      const DiskOperation waiting("syncing", path_);
+      if (::sync_file_range(fd_, off64_t(begin), off64_t(kMaxTransfer), flags) == 0) continue;
+      // An error of the disk is told once, here: sync() would not see it again.
+      if (errno == EIO || errno == ENOSPC || errno == EDQUOT) fail_errno("cannot sync", path_);
+      return;
+    }
+  };
+  if (bytes <= kMaxTransfer) return;
+  each_part(SYNC_FILE_RANGE_WRITE);
+  each_part(SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+}
+
 void File::close() {
+  const DiskOperation waiting("closing", path_);
   if (::close(std::exchange(fd_, -1)) != 0) fail_errno("cannot close", path_);
 }
 
@@ -193,12 +223,15 @@ ReplacingFile::ReplacingFile(Path path, std::string_view suffix)
       file_(File::create(temporary_)) {}
 
 ReplacingFile::~ReplacingFile() {
-  if (!committed_) ::unlink(temporary_.c_str());
+  if (committed_) return;
+  const DiskOperation waiting("removing", temporary_);
+  ::unlink(temporary_.c_str());
 }
 
 void ReplacingFile::commit() {
   file_.sync();
   file_.close();
+  const DiskOperation waiting("renaming", path_);
   if (file_system().rename(temporary_.c_str(), path_.c_str()) != 0) fail_errno("cannot rename onto", path_);
   committed_ = true;
   sync_folder(path_.parent_path());
@@ -221,23 +254,27 @@ void replace_file(const Path& path, std::string_view contents, std::string_view 
 }
 
 bool file_exists(const Path& path) {
+  const DiskOperation waiting("inspecting", path);
   std::error_code ignored;
   return std::filesystem::is_regular_file(path, ignored);
 }
 
 void make_folders(const Path& path) {
+  const DiskOperation waiting("creating", path);
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error) fail_errno("cannot create folder", path, error.value());
 }
 
 void remove_file(const Path& path) {
+  const DiskOperation waiting("removing", path);
   std::error_code error;
   std::filesystem::remove(path, error);
   if (error) fail_errno("cannot remove", path, error.value());
 }
 
 std::vector<std::string> list_folder(const Path& path) {
+  const DiskOperation waiting("listing", path);
   std::error_code error;
   std::vector<std::string> names;
   std::filesystem::directory_iterator entry(path, error);
@@ -250,6 +287,7 @@ std::vector<std::string> list_folder(const Path& path) {
 }
 
 uint64_t free_space(const Path& path) {
+  const DiskOperation waiting("inspecting", path);
   struct statvfs info;
   if (file_system().statvfs(path.c_str(), &info) != 0) fail_errno("cannot inspect", path);
   return uint64_t(info.f_bavail) * info.f_frsize;
@@ -258,6 +296,7 @@ uint64_t free_space(const Path& path) {
 void sync_folder(const Path& path) {
   const Path folder = path.empty() ? Path(".") : path;
   const int fd = open_or_fail(folder, O_RDONLY | O_DIRECTORY, "cannot open folder");
+  const DiskOperation waiting("syncing", folder);
   const int result = file_system().fsync(fd);
   const int error = errno;
   ::close(fd);

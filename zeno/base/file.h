@@ -3,7 +3,8 @@
 // in one step or not at all.
 //
 // Owners: File and MappedFile own their descriptor or mapping, ReplacingFile its temporary file. All calls
-// block. Threads: read_at and write_at of one File may run from several threads at once; the rest may not.
+// block, and are known while they do (disk_operation.h). Threads: read_at and write_at of one File may run
+// from several threads at once; the rest may not.
 #pragma once
 
 #include <sys/statvfs.h>
@@ -78,6 +79,7 @@ class File {
   void close();
 
  private:
+  void write_back();
   File(Path path, int fd, bool direct = false) : path_(std::move(path)), fd_(fd), direct_(direct) {}
   // A transfer past the page cache that the system cut there goes on the ordinary way.
   bool ends_within_page(size_t done, size_t bytes) const {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "zeno/base/disk_operation.h"
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
 #include "zeno/checkpoint/checkpoint.h"
@@ -53,6 +54,7 @@ void remove_checkpoint(const Path& folder) {
     remove_file(folder / kManifestName);
     sync_folder(folder);
   }
+  const DiskOperation waiting("removing", folder);
   std::error_code error;
   std::filesystem::remove_all(folder, error);
   require(!error, ErrorKind::io, "[checkpoint] {} cannot be removed: {}", folder.string(), error.message());

@@ -1,9 +1,13 @@
 // Ranks as processes started by mpirun or srun.
 #include <mpi.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <optional>
 
+#include "zeno/base/disk_watch.h"
 #include "zeno/base/error.h"
+#include "zeno/base/leave.h"
 #include "zeno/base/math.h"
 #include "zeno/comm/cuda/communicators.h"
 #include "zeno/comm/mpi_hub.h"
@@ -46,19 +50,40 @@ void linger_at_exit(std::shared_ptr<MpiHub> hub) {
   std::at_quick_exit(linger);
 }
 
+// What keeps this rank from answering: a disk that has been silent for its deadline; or, once the world has
+// failed, for that of a rank, if that is shorter.
+std::optional<DiskStall> disk_stall(MpiHub& hub) {
+  const WorldOptions& options = hub.options();
+  std::optional<DiskStall> stall = find_disk_stall(options.disk_deadline);
+  if (stall) return stall;
+  stall = find_disk_stall(std::min(options.deadline, options.disk_deadline));
+  return stall && hub.poll() ? stall : std::nullopt;
+}
+
+// In place of the thread of this rank, which is stuck.
+void leave_stuck(const std::shared_ptr<MpiHub>& hub, const DiskStall& stall) {
+  hub->report(hub->layout().rank, stall.text());
+  linger_at_exit(hub);
+  leave(exit_code(ErrorKind::io), stall.text());
+}
+
 class MpiWorld final : public World {
  public:
   explicit MpiWorld(const WorldOptions& options)
       : hub_(std::make_shared<MpiHub>(options)),
         flight_(std::make_shared<FlightFile>(
             FlightFile::Place{options.flight_folder, hub_->job(), hub_->layout().rank, hub_->layout().size},
-            std::make_shared<FlightRecorder>(options.flight_records))) {}
+            std::make_shared<FlightRecorder>(options.flight_records))) {
+    watch_.emplace([hub = hub_] { return disk_stall(*hub); },
+                   [hub = hub_](const DiskStall& stall) { leave_stuck(hub, stall); });
+  }
 
   // Without finish() the job has failed, here or elsewhere: the others must know before this process goes.
   ~MpiWorld() override {
+    watch_.reset();
     if (finished_) return;
     hub_->report(rank(), "it left before the job was done");
-    flight_->finish([this](int rank) { return hub_->has_ended(rank); });
+    flight_->finish([hub = hub_](int rank) { return hub->has_ended(rank); });
     linger_at_exit(hub_);
   }
 
@@ -114,6 +139,7 @@ class MpiWorld final : public World {
 
   void finish() override {
     exchange("finish", "the end of the job");
+    watch_.reset();  // it may call MPI
     check_mpi(MPI_Finalize(), "end");
     finished_ = true;
   }
@@ -136,6 +162,7 @@ class MpiWorld final : public World {
   uint64_t exchanges_ = 0;
   std::shared_ptr<NcclMemory> nccl_memory_;  // shared with its blocks and the communicators
   bool finished_ = false;
+  std::optional<DiskWatch> watch_;
 };
 
 }  // namespace

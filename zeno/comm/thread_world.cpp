@@ -6,6 +6,7 @@
 #include <functional>
 #include <mutex>
 
+#include "zeno/base/disk_operation.h"
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
 #include "zeno/base/thread.h"
@@ -172,6 +173,7 @@ class ErrorList {
   // The rank that failed first knows best; then whoever has more to say than that a peer failed.
   void rethrow_original(const std::optional<Failure>& failure) const {
     const std::scoped_lock lock(mutex_);  // one that was left behind may still add its own
+    if (errors_.empty() && failure) throw Error(ErrorKind::peer, text_of(*failure));
     if (errors_.empty()) return;
     for (const Entry& entry : errors_) {
       const bool first = failure && entry.rank == failure->rank;
@@ -225,9 +227,9 @@ class ThreadRun : public std::enable_shared_from_this<ThreadRun> {
     } catch (...) {
       const std::exception_ptr error = std::current_exception();
       const Ending ending = ending_of(error);
+      errors_.add(rank, error);  // first: nothing that follows may cost the error
       world.fail(ending.text);
       if (ending.deserves_record()) world.record_failure(ending.text);
-      errors_.add(rank, error);
     }
     const std::scoped_lock lock(mutex_);
     back_[size_t(rank)] = true;
@@ -248,26 +250,44 @@ class ThreadRun : public std::enable_shared_from_this<ThreadRun> {
     std::unique_lock lock(mutex_);
     const auto all_back = [&] { return std::ranges::all_of(back_, std::identity{}); };
     while (!change_.wait_for(lock, kLook, all_back) && !hub_->poll()) {
+      if (const auto stall = find_disk_stall(hub_->options().disk_deadline)) fail_by(*stall);
     }
     if (!hub_->poll()) return back_;
     const Clock::time_point failed = Clock::now();
     change_.wait_for(lock, kMoment, all_back);
-    write_flight();
+    const std::vector<bool> back = back_;
+    lock.unlock();
+    write_flight(back);
+    lock.lock();
     while (!change_.wait_for(lock, kLook, all_back) && !only_stuck(failed)) {
     }
     for (int r = 0; r < hub_->ranks(); ++r) {
-      if (!back_[size_t(r)]) log_warning("[comm] rank {} does not come back: leaving it behind", r);
+      if (!back_[size_t(r)]) leave_behind(r);
     }
     return back_;
   }
 
+  // A rank is stuck in a disk, and cannot say so itself.
+  void fail_by(const DiskStall& stall) {
+    errors_.add(stall.rank, std::make_exception_ptr(Error(ErrorKind::io, stall.text())));
+    hub_->report(stall.rank, stall.text());
+  }
+
+  void leave_behind(int rank) {
+    constexpr auto kLong = std::chrono::seconds(1);
+    const std::optional<DiskStall> stall = find_disk_stall(kLong, rank);
+    if (stall) fail_by(*stall);
+    log_warning("[comm] rank {} {}: leaving it behind", rank,
+                stall ? "hangs in " + stall->operation : "does not come back");
+  }
+
   // For ranks that have not written their part as well: they ended without an error, or are stuck.
-  void write_flight() {
+  void write_flight(const std::vector<bool>& back) {
     bool told = false;
     for (int r = 0; r < hub_->ranks(); ++r) told = told || hub_->flight(r)->told();
     if (!told) return;
     for (int r = 0; r < hub_->ranks(); ++r) {
-      hub_->flight(r)->write_part(back_[size_t(r)] ? "it ended without an error" : "it has not come back",
+      hub_->flight(r)->write_part(back[size_t(r)] ? "it ended without an error" : "it has not come back",
                                   hub_->poll());
     }
     hub_->flight(0)->finish([](int) { return false; });
@@ -279,7 +299,8 @@ class ThreadRun : public std::enable_shared_from_this<ThreadRun> {
     const Clock::time_point now = Clock::now();
     if (now - failed < kGrace) return false;
     for (int r = 0; r < hub_->ranks(); ++r) {
-      const bool alive = now - hub_->flight(r)->recorder()->last_sign() < hub_->options().deadline;
+      const bool alive = now - hub_->flight(r)->recorder()->last_sign() < hub_->options().deadline &&
+                         !find_disk_stall(hub_->options().disk_deadline, r);
       if (!back_[size_t(r)] && alive) return false;
     }
     return true;

@@ -21,7 +21,9 @@ namespace zeno::comm {
 
 struct WorldOptions {
   std::chrono::milliseconds deadline{std::chrono::minutes(10)};  // longest a rank waits in one collective
-  int flight_records = 256;                                      // last operations kept per rank
+  // Longest a file operation of a rank may go without an answer before the world fails.
+  std::chrono::milliseconds disk_deadline{std::chrono::minutes(10)};
+  int flight_records = 256;  // last operations kept per rank
   // Shared memory per rank and communicator, in two areas, for buffers that peers cannot address and for
   // messages between hosts. Touched only when such buffers take part.
   size_t staging_bytes = size_t(4) << 20;
@@ -89,9 +91,9 @@ std::unique_ptr<World> make_self_world();
 
 // Runs `body` on `ranks` threads of this process, each with its World. Returns when all have returned; when
 // any throws, the others are failed, and the first original error is rethrown (an Error(peer) that only
-// reports it is not original). After a failure, a rank that has shown no sign of life for the deadline is
-// left behind: the error is thrown while its thread is still there, and the process should end without
-// destroying what that thread may use (std::quick_exit).
+// reports it is not original). After a failure, a rank that has shown no sign of life for the deadline, or is
+// stuck in a file operation for disk_deadline, is left behind: the error is thrown while its thread is still
+// there, and the process should end without destroying what that thread may use (base/leave.h).
 void run_thread_ranks(int ranks, const WorldOptions& options, const std::function<void(World&)>& body);
 
 // What the launcher's variables say about this process; looks at nothing else.

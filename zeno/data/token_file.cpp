@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "zeno/base/disk_operation.h"
 #include "zeno/base/error.h"
 
 namespace zeno::data {
@@ -85,6 +86,7 @@ TokenFile::TokenFile(const Path& path) : path_(path), mapping_(path) {
 void TokenFile::copy(int64_t begin, std::span<int32_t> out) const {
   ensure(begin >= 0 && begin + int64_t(out.size()) <= count_,
          "[token file] {}: got range {}+{}, expected within {}", path_.string(), begin, out.size(), count_);
+  const DiskOperation waiting("reading", path_);  // the pages may have to come first
   visit([&](auto tokens) {
     std::ranges::transform(tokens.subspan(size_t(begin), out.size()), out.begin(),
                            [](auto id) { return int32_t(id); });

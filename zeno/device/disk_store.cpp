@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "zeno/base/disk_operation.h"
 #include "zeno/base/error.h"
 #include "zeno/base/math.h"
 #include "zeno/device/ledger.h"
@@ -80,6 +81,7 @@ class DiskStore::Transfer {
       for (const size_t stretch : to_sum_) write_ ? sum(stretch) : verify(stretch);
       to_sum_.clear();
       if (in_flight_ == 0) break;
+      const DiskOperation waiting(write_ ? "writing to" : "reading from", store_.options_.folders.front());
       const size_t count = lane_.queue->wait(completions);
       for (size_t i = 0; i < count; ++i) take(completions[i]);
     }

@@ -121,18 +121,19 @@ struct RunConfig {
   int64_t save_every = 0;       // steps between checkpoints; 0: none
   int64_t keep_last = 2;        // checkpoints; 0: all
   int64_t keep_every = 0;       // and those of steps that are a multiple; 0: none
-  int64_t save_deadline_s = 0;  // after SIGTERM, for saving; 0: none
+  int64_t save_deadline_s = 0;  // after a signal to stop, for saving; 0: none
   std::string resume;           // "", "auto" or a folder
   int64_t max_restarts = 0;     // of a run that dies; 0: it is not supervised
   std::string launcher;         // command that starts the ranks as processes; empty: they are threads
   int64_t peer_snapshot = 0;    // steps between copies of the state in memory; 0: none
   std::string peer_snapshot_dir = "/dev/shm";
   std::string log, trace;
-  int64_t steps_per_print = 0;  // 0: about every 5 %
-  double deadline_s = 300;      // longest wait for another rank
-  bool choose = false;          // the planner sets what is left open; on where there is no config file
-  std::string device_mem;       // "80GB" of the device, for one rank; empty: what is free
-  std::string host_mem;         // of the host, for all its ranks; empty: what is free
+  int64_t steps_per_print = 0;   // 0: about every 5 %
+  double deadline_s = 300;       // longest wait for another rank
+  double disk_deadline_s = 300;  // longest wait for the answer of a disk
+  bool choose = false;           // the planner sets what is left open; on where there is no config file
+  std::string device_mem;        // "80GB" of the device, for one rank; empty: what is free
+  std::string host_mem;          // of the host, for all its ranks; empty: what is free
 };
 
 // How lines of files become training samples.

@@ -107,7 +107,8 @@ void add_run(TableBuilder& table) {
       .set_flag("--keep-every");
   table
       .key<kRun, &RunConfig::save_deadline_s>(
-          "save_deadline_s", "after SIGTERM: seconds for the step and saving, then exit code 7; 0: no limit")
+          "save_deadline_s",
+          "after Ctrl-C, SIGTERM or SIGHUP: seconds for the step and saving, then exit code 7; 0: no limit")
       .range(0, 1e9)
       .set_flag("--save-deadline");
   table.key<kRun, &RunConfig::resume>("resume", "auto, or a checkpoint folder")
@@ -147,6 +148,11 @@ void add_run(TableBuilder& table) {
   table.key<kRun, &RunConfig::deadline_s>("deadline_s", "longest wait for another rank, seconds")
       .range(0.001, 1e9)
       .set_flag("--deadline");
+  table
+      .key<kRun, &RunConfig::disk_deadline_s>("disk_deadline_s",
+                                              "longest wait for an answer of a disk, seconds")
+      .range(0.001, 1e9)
+      .set_flag("--disk-deadline");
   table
       .key<kRun, &RunConfig::choose>(
           "auto",

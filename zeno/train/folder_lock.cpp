@@ -2,36 +2,65 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
 #include <thread>
+#include <utility>
 
+#include "zeno/base/disk_operation.h"
 #include "zeno/base/error.h"
 
 namespace zeno::train {
 
 using namespace std::chrono_literals;
 
-FolderLock::FolderLock(const Path& folder) : fd_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  if (fd_ < 0) return;
+FolderLock::FolderLock(Path folder) : folder_(std::move(folder)) {
+  // Again when the run before has removed the folder, empty as it was, since it was opened here.
+  do {
+    close();
+    std::error_code ignored;
+    made_ |= !std::filesystem::exists(folder_, ignored);
+    make_folders(folder_);
+    const DiskOperation waiting("opening", folder_);
+    fd_ = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  } while (take() && !is_current());
+}
+
+// False: it cannot be locked.
+bool FolderLock::take() {
   // A run that was killed a moment ago, to be started again, may still be on its way out.
-  for (auto waited = 0ms; ::flock(fd_, LOCK_EX | LOCK_NB) != 0; waited += 50ms) {
+  for (auto patience = 3s + 0ms; ::flock(fd_, LOCK_EX | LOCK_NB) != 0; patience -= 50ms) {
     if (errno == EINTR) continue;
-    if (errno != EWOULDBLOCK) return;
-    if (waited >= 3s) {
-      ::close(fd_);
+    if (errno != EWOULDBLOCK) return false;
+    waited_ = true;
+    if (patience <= 0ms) {
+      close();
       fail(ErrorKind::usage,
            "[train] --out {}: another run is writing there; wait for it, or choose another folder",
-           folder.string());
+           folder_.string());
     }
     std::this_thread::sleep_for(50ms);
   }
+  return true;
+}
+
+// Does the name still stand for what is locked?
+bool FolderLock::is_current() const {
+  struct stat held, named;
+  return ::fstat(fd_, &held) == 0 && ::stat(folder_.c_str(), &named) == 0 && held.st_ino == named.st_ino &&
+         held.st_dev == named.st_dev;
+}
+
+void FolderLock::close() {
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
 }
 
 FolderLock::~FolderLock() {
-  if (fd_ >= 0) ::close(fd_);
+  if (made_) ::rmdir(folder_.c_str());  // fails when anything is in it
+  close();
 }
 
 }  // namespace zeno::train

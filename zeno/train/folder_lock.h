@@ -5,18 +5,27 @@
 
 namespace zeno::train {
 
-// Holds the folder until it is destroyed or the process ends, however it ends. Leaves no file. Where the file
-// system knows no locks, it holds nothing.
+// Holds the folder until it is destroyed or the process ends, however it ends. Leaves no file; a folder that
+// was made for it and is still empty goes again. Where the file system knows no locks, it holds nothing.
 class FolderLock {
  public:
-  // Error(usage) when another run has the folder.
-  explicit FolderLock(const Path& folder);
+  // Makes the folder where there is none. Error(usage) when another run has it for longer than a moment.
+  explicit FolderLock(Path folder);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
+  // Did another run have it at first?
+  bool waited() const { return waited_; }
+
  private:
-  int fd_;
+  bool take();
+  bool is_current() const;
+  void close();
+
+  const Path folder_;
+  int fd_ = -1;
+  bool made_ = false, waited_ = false;
 };
 
 }  // namespace zeno::train

@@ -1,7 +1,9 @@
 // Signals while a run lives. Ctrl-C, SIGTERM, SIGHUP (a terminal that is gone) and SIGUSR1 are a wish to stop
-// (mpirun and Slurm pass the last one on to all processes): the first of each sets a flag that ranks look at
-// between steps; the same signal again ends the process at once. SIGUSR2 is a wish for a checkpoint. Signals
-// that were ignored stay ignored.
+// (mpirun and Slurm pass the last one on to all processes): the first sets a flag that ranks look at between
+// steps. Those that follow within a second are the same wish: Slurm sends SIGTERM twice within milliseconds,
+// a terminal to the whole group. One that comes later ends the process at once, but not while the clock of
+// --save-deadline runs: then saving has that time, whatever comes. SIGUSR2 is a wish for a checkpoint.
+// Signals that were ignored stay ignored.
 //
 // One at a time per process; ranks that are threads share it. The questions may be asked from any thread.
 #pragma once
@@ -9,17 +11,21 @@
 #include <csignal>
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 
 namespace zeno::train {
 
-// Exit code of a process that had not saved everything when the deadline after SIGTERM came.
+// Exit code of a process that had not saved everything when the deadline came.
 inline constexpr int kSaveDeadlineExit = 7;
+
+// Signals to stop that come closer together are one wish.
+inline constexpr std::chrono::milliseconds kSameWish{1000};
 
 class Interrupt {
  public:
-  // After SIGTERM the process has `save_deadline_s` seconds to end; then it says so and leaves, whatever it
-  // hangs in. 0: as long as it takes.
+  // After SIGINT, SIGTERM or SIGHUP the process has `save_deadline_s` seconds to end; then it says so and
+  // leaves, whatever it hangs in. 0: as long as it takes.
   explicit Interrupt(int64_t save_deadline_s = 0);
   ~Interrupt();  // puts the former handlers back
   Interrupt(const Interrupt&) = delete;

@@ -18,6 +18,7 @@ void set_folders(RunConfig& run) {
 void run_ranks(const RunConfig& run, bool catch_signals, const std::function<void(comm::World&)>& body) {
   comm::WorldOptions options;
   options.deadline = std::chrono::milliseconds(int64_t(run.deadline_s * 1000));
+  options.disk_deadline = std::chrono::milliseconds(int64_t(run.disk_deadline_s * 1000));
   options.flight_folder = run.out;
   std::optional<Interrupt> interrupt;
   const comm::LaunchInfo launch = comm::launch_info();

@@ -8,12 +8,15 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
+#include "zeno/base/within.h"
 #include "zeno/train/interrupt.h"
 
 namespace zeno::train {
@@ -51,6 +54,11 @@ std::string describe(const ChildEnd& end) {
                      seconds);
 }
 
+// Launchers and scripts around them have been seen to end with 0 after their ranks died.
+int exit_code_of(const ChildEnd& end) {
+  return end.exit_code == 0 && !end.has_result ? exit_code(ErrorKind::peer) : end.exit_code;
+}
+
 // In the child: becomes the program, or tells `failed` why not. Only calls that are allowed after fork().
 [[noreturn]] void become(const char* file, char* const* words, pid_t parent, int death_signal, int failed) {
   prctl(PR_SET_PDEATHSIG, death_signal);
@@ -72,9 +80,11 @@ std::string describe(const ChildEnd& end) {
 
 RestartPolicy::Verdict RestartPolicy::after(const ChildEnd& end, std::optional<int64_t> step) {
   const bool well = end.signal == 0 && end.exit_code == 0;
-  if (well || max_ == 0) return {};
+  if (well && end.has_result) return {};
   std::string text = "[supervisor] the run " + describe(end);
-  if (end.signal == 0 && end.exit_code != exit_code(ErrorKind::peer)) {
+  if (well) text += " and left no model in --out";
+  if (max_ == 0) return {false, well ? text : ""};
+  if (!well && end.signal == 0 && end.exit_code != exit_code(ErrorKind::peer)) {
     return {false, text + "; the same error would come again: not started again"};
   }
   fruitless_ = step > step_ ? 0 : fruitless_ + 1;
@@ -122,17 +132,37 @@ std::vector<std::string> split_words(std::string_view text) {
 
 int Supervisor::run() {
   const SignalSet signals;
-  RestartPolicy policy(options_.max_restarts, options_.newest_step());
+  RestartPolicy policy(options_.max_restarts, options_.output().newest_step);
   while (true) {
     const int pid = start();
     log_info("[supervisor] the run is process {}", pid);
-    const ChildEnd end = wait_for(pid, signals.set());
+    ChildEnd end = wait_for(pid, signals.set());
     if (gave_up_) kill(-pid, SIGKILL);  // what a launcher has left behind
-    if (signals_ > 0) return gave_up_ ? kSaveDeadlineExit : end.exit_code;
-    const RestartPolicy::Verdict verdict = policy.after(end, options_.newest_step());
+    if (gave_up_) return kSaveDeadlineExit;
+    const std::optional<Output> output = look_at_output();
+    if (!output) return no_answer(end);
+    end.has_result = output->has_result;
+    if (signals_ > 0) return exit_code_of(end);
+    const RestartPolicy::Verdict verdict = policy.after(end, output->newest_step);
     if (!verdict.text.empty()) log_warning("{}", verdict.text);
-    if (!verdict.restart) return end.exit_code;
+    if (!verdict.restart) return exit_code_of(end);
   }
+}
+
+// Nothing when the disk does not answer.
+std::optional<Supervisor::Output> Supervisor::look_at_output() const {
+  const auto output = std::make_shared<Output>();
+  const auto look = [output, ask = options_.output] { *output = ask(); };
+  if (!finishes_within(options_.disk_deadline, look)) return std::nullopt;
+  return *output;
+}
+
+int Supervisor::no_answer(const ChildEnd& end) const {
+  log_error(
+      "[supervisor] the run {}, and the disk of --out has no answer for {} s (--disk-deadline): not started "
+      "again",
+      describe(end), options_.disk_deadline.count() / 1000);
+  return end.exit_code != 0 ? end.exit_code : exit_code(ErrorKind::io);
 }
 
 int Supervisor::start() {
@@ -165,15 +195,21 @@ int Supervisor::start() {
   return pid;
 }
 
+ProcessStat stat_of(int pid) {
+  std::string text;
+  std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), text);
+  const size_t name_end = text.rfind(") ");  // the name may hold anything
+  if (name_end == std::string::npos) return {};
+  const std::string_view fields = std::string_view(text).substr(name_end + 2);
+  return {fields[0], std::atoi(fields.data() + fields.rfind(' ') + 1)};  // the first and the last
+}
+
 bool only_zombies_left(int pid) {
   std::ifstream children(fmt::format("/proc/{0}/task/{0}/children", pid));
   bool any = false;
   for (int child = 0; children >> child;) {
     any = true;
-    std::string stat;
-    std::getline(std::ifstream(fmt::format("/proc/{}/stat", child)), stat);
-    const size_t name_end = stat.rfind(") ");
-    if (name_end == std::string::npos || stat[name_end + 2] != 'Z') return false;
+    if (stat_of(child).state != 'Z') return false;
   }
   return any;
 }
@@ -182,7 +218,7 @@ ChildEnd Supervisor::wait_for(int pid, const sigset_t& signals) {
   const Clock::time_point begin = Clock::now();
   constexpr timespec kSecond{1, 0};
   constexpr int kPatience = 10;
-  int status = 0, seconds_left_behind = 0;
+  int status = 0, seconds_left_behind = 0, seconds_kept = 0;
   while (waitpid(pid, &status, WNOHANG) != pid) {
     const int signal = sigtimedwait(&signals, nullptr, &kSecond);
     // mpirun has been seen to wait for ever after a rank died while it was connecting.
@@ -195,6 +231,14 @@ ChildEnd Supervisor::wait_for(int pid, const sigset_t& signals) {
     if (signal == SIGUSR2) kill(pid, SIGUSR2);  // a wish for a checkpoint; launchers pass it on
     if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGUSR1) pass_on(signal, pid);
     if (save_until_ && Clock::now() >= *save_until_) give_up_saving(pid);
+    // A thread that hangs in a dead disk may keep a process that has ended otherwise.
+    seconds_kept = signal < 0 && stat_of(pid).state == 'Z' ? seconds_kept + 1 : 0;
+    if (seconds_kept < kPatience) continue;
+    log_warning(
+        "[supervisor] the run has ended, but the system keeps it, since a thread of it hangs: leaving it "
+        "behind");
+    status = stat_of(pid).exit_status;
+    break;
   }
   const auto lasted = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
   ChildEnd end{0, WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), lasted};
@@ -204,18 +248,20 @@ ChildEnd Supervisor::wait_for(int pid, const sigset_t& signals) {
 }
 
 void Supervisor::pass_on(int signal, int pid) {
-  constexpr auto kSame = std::chrono::milliseconds(300);
   const Clock::time_point now = Clock::now();
-  if (signals_ > 0 && now - last_signal_ < kSame) return;  // some send theirs twice
+  const bool same = signals_ > 0 && now - last_signal_ < kSameWish;
   last_signal_ = now;
+  if (same || save_until_) return;  // while the clock runs, saving has its time
   ++signals_;
   const bool launched = !options_.launcher.empty();
   if (signals_ == 1) {
     kill(pid, launched ? SIGUSR1 : signal);  // launchers pass this one on to the ranks, and die of the others
     log_info("[supervisor] SIG{}: asked the run to stop; again: kill it", sigabbrev_np(signal));
-    // Ranks start their clocks at SIGTERM, which those behind a launcher do not get.
-    if (launched && signal == SIGTERM && options_.save_deadline.count() > 0)
-      save_until_ = now + options_.save_deadline;
+    // Ranks have clocks of their own, but SIGUSR1, which is all that those behind a launcher get, starts
+    // none.
+    constexpr auto kForTheRun = std::chrono::seconds(5);  // to end by itself
+    if (signal != SIGUSR1 && options_.save_deadline.count() > 0)
+      save_until_ = now + options_.save_deadline + (launched ? std::chrono::seconds(0) : kForTheRun);
   } else {
     log_warning("[supervisor] SIG{} again: killing the run", sigabbrev_np(signal));
     kill(launched && signals_ == 2 ? pid : -pid, launched && signals_ == 2 ? SIGTERM : SIGKILL);
@@ -226,8 +272,8 @@ void Supervisor::give_up_saving(int pid) {
   constexpr auto kLauncherEnds = std::chrono::seconds(5);
   if (!gave_up_)
     log_warning(
-        "[supervisor] --save-deadline: the time after SIGTERM is over and not everything is saved; "
-        "checkpoints with a manifest are whole: go on with --resume auto");
+        "[supervisor] --save-deadline: the time is over and not everything is saved; checkpoints with a "
+        "manifest are whole: resume with --resume auto");
   kill(gave_up_ ? -pid : pid, gave_up_ ? SIGKILL : SIGTERM);  // the launcher may have others to end first
   gave_up_ = true;
   save_until_ = Clock::now() + kLauncherEnds;

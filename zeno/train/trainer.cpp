@@ -10,6 +10,7 @@
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
 #include "zeno/base/quantity.h"
+#include "zeno/comm/joint_error.h"
 #include "zeno/data/chat/chat_template.h"
 #include "zeno/device/clock_limit.h"
 #include "zeno/model/adapter_config.h"
@@ -23,6 +24,7 @@
 #include "zeno/train/folder_lock.h"
 #include "zeno/train/interrupt.h"
 #include "zeno/train/model_saver.h"
+#include "zeno/train/output_folder.h"
 #include "zeno/train/output_room.h"
 #include "zeno/train/peer_snapshot.h"
 #include "zeno/train/policy.h"
@@ -337,33 +339,7 @@ class Trainer {
 // What can be known to be wrong before the data is read, which may take long.
 void check_run(const TrainConfig& config, const model::ModelConfig& model, int64_t seq, int local_rank) {
   const RunConfig& run = config.run;
-  std::error_code ignored;
-  require(!std::filesystem::equivalent(run.model, run.out, ignored), ErrorKind::usage,
-          "[train] --out {}: is the model's own folder, which the result would replace; choose another",
-          run.out);
-  require(!std::filesystem::equivalent(config.lora.adapter, run.out, ignored), ErrorKind::usage,
-          "[train] --out {}: is the adapter's own folder, which the result would replace; choose another",
-          run.out);
-  const std::vector<Path> former = checkpoint::list_checkpoints(checkpoints_of(run));
-  require(former.empty() || goes_on_from(run, former.front()), ErrorKind::usage,
-          "[train] --out {}: holds checkpoints of an earlier run, up to {}, which a later --resume would "
-          "take for this run's; give --resume auto to go on from the newest, move those away that are not to "
-          "be gone on from, or choose another --out",
-          run.out, former.empty() ? "" : former.front().filename().string());
-  const model::Tuning tuning = tuning_of(config);
-  const char* other = tuning.lora ? "config.json" : "adapter_config.json";
-  require(!file_exists(Path(run.out) / other), ErrorKind::usage,
-          "[train] --out {}: holds {} and this run would add {}; choose another folder", run.out,
-          tuning.lora ? "a whole model" : "an adapter", tuning.lora ? "an adapter" : "a whole model");
-  const char* same = tuning.lora ? "adapter_config.json" : "config.json";
-  require(!file_exists(Path(run.out) / same) || file_exists(Path(run.out) / "metrics.csv"), ErrorKind::usage,
-          "[train] --out {}: holds {} that no training run has put there and this one would replace; choose "
-          "another "
-          "folder",
-          run.out, tuning.lora ? "an adapter" : "a model");
-  if (file_exists(Path(run.out) / same) && run.resume.empty() && log_rank() <= 0)
-    log_warning("[train] --out {}: the result of an earlier run is there; this one will replace it", run.out);
-  model::build_layers(model, seq, tuning);
+  model::build_layers(model, seq, tuning_of(config));
   const bool gpu = device_of(run, local_rank).kind == Device::Kind::cuda;
   require(gpu || !run.limit_gpu_clock, ErrorKind::usage,
           "[train] --limit-gpu-clock: got a CPU, expected a GPU; leave it out");
@@ -377,6 +353,14 @@ RunSummary train_rank(ParsedConfig parsed, comm::World& world) {
   set_log_rank(world.rank());
   require(!parsed.config.run.model.empty(), ErrorKind::usage, "[train] no model: give --model DIR");
   require(!parsed.config.run.out.empty(), ErrorKind::usage, "[train] no output folder: give --out DIR");
+  // Before any look at what is there, and until the last write.
+  std::optional<FolderLock> lock;
+  bool waited = false;
+  comm::work_together(world, "the lock of --out", [&] {
+    if (world.rank() > 0) return;
+    lock.emplace(parsed.config.run.out);
+    waited = lock->waited();
+  });
   resolve_device(parsed, device_of(parsed.config.run, world.local_rank()).kind);
   check_disk_folders(parsed);
   const model::ModelConfig model = model::load_config(parsed.config.run.model);
@@ -396,13 +380,10 @@ RunSummary train_rank(ParsedConfig parsed, comm::World& world) {
   const RunConfig& run = config.run;
   const int64_t seq = sequence_length(run, model.max_positions);
   if (!run.choose) resolve_batch(parsed, world.size());
+  check_output_folder(config, waited);
   check_run(config, model, seq, world.local_rank());
-  std::optional<FolderLock> lock;
-  if (world.rank() == 0) {  // before any work: a run that cannot be saved should not start
-    make_folders(run.out);
-    lock.emplace(run.out);
-    if (!run.trace.empty()) File::create(run.trace);
-  }
+  // Before any work: a run that cannot be saved should not start.
+  if (world.rank() == 0 && !run.trace.empty()) File::create(run.trace);
   std::optional<ClockLimit> clock;
   if (run.limit_gpu_clock) clock.emplace(pci_address(device_of(run, world.local_rank())));
   RunData data = open_run_data(config, model.vocab, seq, world, build_progress(world.rank()));

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "zeno/base/disk_operation.h"
 #include "zeno/base/error.h"
 #include "zeno/base/math.h"
 
@@ -230,7 +231,7 @@ void CacheWriter::commit(const std::string& identity, const BuildReport& report)
   replace_file(c.folder / kManifest, manifest.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-CachedSamples::CachedSamples(const Path& folder, const std::string& identity) try {
+CachedSamples::CachedSamples(const Path& folder, const std::string& identity) try : folder_(folder) {
   const Json manifest = read_manifest(folder);
   require(manifest.at("version") == kVersion && manifest.at("key") == key_of(identity), ErrorKind::data,
           "[dataset] {}: damaged: the manifest is of another dataset", folder.string());
@@ -261,6 +262,7 @@ CachedSamples::CachedSamples(const Path& folder, const std::string& identity) tr
 void CachedSamples::copy(int64_t begin, std::span<int32_t> out) const {
   ensure(begin >= 0 && begin + int64_t(out.size()) <= tokens(), "[dataset] got tokens {}+{} of {}", begin,
          out.size(), tokens());
+  const DiskOperation waiting("reading", folder_);  // the pages may have to come first
   if (width_ == 2) return widen<uint16_t>(tokens_, size_t(begin), out);
   widen<uint32_t>(tokens_, size_t(begin), out);
 }

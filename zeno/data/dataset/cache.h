@@ -90,6 +90,7 @@ class CachedSamples {
   std::string origin(int64_t document) const;
 
  private:
+  Path folder_;
   BuildReport report_;
   std::vector<CachedFile> files_;
   std::vector<MappedFile> mappings_;  // of the columns below

@@ -1,0 +1,138 @@
+// Runs whose disk stops answering for good: each ends in time, with an exit code that says so and the file
+// and operation by name, however its ranks were started and whichever of its files it was.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "tests/faults/stalling.h"
+#include "tests/support/cli_runs.h"
+#include "tests/support/job.h"
+#include "tests/support/mpirun.h"
+
+namespace zeno::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+class StalledDisk : public CliRuns {
+ protected:
+  void SetUp() override {
+    if (!StallingDisk::available()) GTEST_SKIP() << "mounting a FUSE file system takes root and /dev/fuse";
+    CliRuns::SetUp();
+    disk_.emplace();
+  }
+  std::string train(const std::string& more) const {
+    return kZeno + " train --model " + path("model") + " --data generated --device cpu --seq-len 32" +
+           (has(more, "--steps") ? "" : " --steps 1000000") + plain_flags(more) + more;
+  }
+  std::string on_disk(const std::string& name) const { return (disk_->path() / name).string(); }
+  std::string said() const { return text_of(path("said")); }
+
+  // Once `log`, which must not be on the disk, has a few lines.
+  void stop_after_steps(Job& job, const std::string& log,
+                        void (StallingDisk::*stop)() const = &StallingDisk::stop) const {
+    const auto steps = [&] {
+      const std::string text = text_of(log);
+      return std::ranges::count(text, '\n');
+    };
+    for (int tries = 0; tries < 6000 && steps() < 5 && !job.ended(); ++tries)
+      std::this_thread::sleep_for(5ms);
+    ((*disk_).*stop)();
+  }
+  void expect_named(const std::string& folder) const {
+    const std::string text = said();
+    const size_t error = text.find("error: [disk] ");
+    ASSERT_NE(error, std::string::npos) << text;
+    const std::string line = text.substr(error, text.find('\n', error) - error);
+    EXPECT_TRUE(has(line, on_disk(folder)) && has(line, ": no answer for ")) << text;
+  }
+
+  std::optional<StallingDisk> disk_;
+};
+
+struct Start {
+  const char* name;
+  std::string launcher, flags;
+};
+class StalledOutput : public StalledDisk, public testing::WithParamInterface<Start> {};
+
+TEST_P(StalledOutput, EndsTheRunByName) {
+  Job job(
+      GetParam().launcher + train(" --save-every 1000000 --out " + on_disk("out") + " " + GetParam().flags),
+      path("said"));
+  stop_after_steps(job, (disk_->files() / "out/metrics.jsonl").string());
+  const int exit_code = job.wait(60s);
+  // Of processes, one that only waits for the other may be gone first.
+  const bool peer_first = exit_code == 6 && has(GetParam().launcher, "mpirun");
+  EXPECT_TRUE(exit_code == 5 || peer_first) << exit_code << "\n" << said();
+  expect_named("out");
+}
+INSTANTIATE_TEST_SUITE_P(Started, StalledOutput,
+                         testing::Values(Start{"Threads", "", "--ranks 4 --disk-deadline 1"},
+                                         // The others notice first that rank 0 does not come.
+                                         Start{"ThreadsWithADeadline", "", "--ranks 4 --deadline 2"},
+                                         Start{"Processes", mpirun(2), "--disk-deadline 1"},
+                                         Start{"ProcessesWithADeadline", mpirun(2), "--deadline 2"},
+                                         Start{"Supervised", "",
+                                               "--ranks 2 --disk-deadline 1 --max-restarts 2"}),
+                         [](const auto& test) { return test.param.name; });
+
+// Written by a thread of its own, while training goes on.
+TEST_F(StalledDisk, ACheckpointThatHangsEndsTheRunByName) {
+  Job job(
+      train(" --ranks 2 --save-every 3 --disk-deadline 1 --log " + path("log") + " --out " + on_disk("out")),
+      path("said"));
+  stop_after_steps(job, path("log"));
+  EXPECT_EQ(job.wait(60s), 5) << said();
+  expect_named("out");
+}
+
+// The system keeps a process whose transfers it cannot take back; the fault is told all the same.
+TEST_F(StalledDisk, StatesOnItEndTheRunByName) {
+  std::filesystem::create_directories(disk_->path() / "nvme");
+  Job job(train(" --ranks 2 --stage 2 --offload-optimizer nvme --disk-deadline 1 --nvme-path " +
+                on_disk("nvme") + " --out " + path("out")),
+          path("said"));
+  stop_after_steps(job, path("out/metrics.jsonl"));
+  for (int tries = 0; tries < 6000 && !has(said(), "error: "); ++tries) std::this_thread::sleep_for(5ms);
+  expect_named("nvme");
+  disk_->go_on();
+  EXPECT_EQ(job.wait(60s), 5) << said();
+}
+
+// A thread that the system does not let go keeps its process: the supervisor leaves both behind.
+TEST_F(StalledDisk, ARunThatCannotBeKilledDoesNotHoldUpItsSupervisor) {
+  Job job(train(" --ranks 2 --disk-deadline 1 --max-restarts 2 --save-every 1000000 --out " + on_disk("out")),
+          path("said"));
+  stop_after_steps(job, (disk_->files() / "out/metrics.jsonl").string(), &StallingDisk::stop_hard);
+  EXPECT_EQ(job.wait(60s), 5) << said();
+  EXPECT_TRUE(has(said(), "the system keeps it")) << said();
+}
+
+TEST_F(StalledDisk, AShortStallCostsNothing) {
+  const std::string flags = " --ranks 2 --steps 200 --save-every 20 --disk-deadline 30";
+  expect_ok(train_on_cpu("whole", "--seq-len 32" + flags));
+  Job job(train(flags + " --out " + on_disk("out")), path("said"));
+  for (int turn = 0; turn < 3 && !job.ended(); ++turn) {
+    std::this_thread::sleep_for(300ms);
+    disk_->stop();
+    std::this_thread::sleep_for(500ms);
+    disk_->go_on();
+  }
+  EXPECT_EQ(job.wait(60s), 0) << said();
+  std::filesystem::copy(disk_->files() / "out", path("out"), std::filesystem::copy_options::recursive);
+  EXPECT_EQ(outcome("out"), outcome("whole"));
+}
+
+TEST_F(StalledDisk, NoResultIsNoSuccess) {
+  const CommandResult result = run_command(train(
+      " --steps 3 --out " + path("out") + " --launcher \"sh -c true\" --save-every 2 --max-restarts 5"));
+  EXPECT_EQ(result.exit_code, 6) << result.output;
+  EXPECT_TRUE(has(result.output, "left no model in --out")) << result.output;
+}
+
+}  // namespace
+}  // namespace zeno::test

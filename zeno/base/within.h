@@ -1,0 +1,14 @@
+// Work that may hang (a dead disk) and that nobody may wait for: diagnostics after an error above all.
+#pragma once
+
+#include <chrono>
+#include <functional>
+
+namespace zeno {
+
+// Runs `work` on a thread of its own and waits for it, but not for longer than this. False: it is still
+// under way and is left behind; so it must own all that it uses. An exception of the work comes back here
+// when it comes in time.
+bool finishes_within(std::chrono::milliseconds longest, std::function<void()> work);
+
+}  // namespace zeno

@@ -1,0 +1,69 @@
+#include "zeno/train/output_folder.h"
+
+#include <filesystem>
+#include <vector>
+
+#include "zeno/base/error.h"
+#include "zeno/base/file.h"
+#include "zeno/base/log.h"
+#include "zeno/checkpoint/checkpoint.h"
+#include "zeno/train/resume.h"
+#include "zeno/train/tuning.h"
+
+namespace zeno::train {
+namespace {
+
+constexpr const char* kModelFile = "config.json";
+constexpr const char* kAdapterFile = "adapter_config.json";
+
+void check_other_folders(const TrainConfig& config) {
+  const RunConfig& run = config.run;
+  std::error_code ignored;
+  require(!std::filesystem::equivalent(run.model, run.out, ignored), ErrorKind::usage,
+          "[train] --out {}: is the model's own folder, which the result would replace; choose another",
+          run.out);
+  require(!std::filesystem::equivalent(config.lora.adapter, run.out, ignored), ErrorKind::usage,
+          "[train] --out {}: is the adapter's own folder, which the result would replace; choose another",
+          run.out);
+}
+
+void check_checkpoints(const RunConfig& run) {
+  const std::vector<Path> former = checkpoint::list_checkpoints(checkpoints_of(run));
+  require(
+      former.empty() || goes_on_from(run, former.front()), ErrorKind::usage,
+      "[train] --out {}: holds checkpoints of an earlier run, up to {}, which a later --resume would take "
+      "for this run's; resume from the newest with --resume auto, move them away, or choose another --out",
+      run.out, former.empty() ? "" : former.front().filename().string());
+}
+
+}  // namespace
+
+bool has_result(const RunConfig& run) {
+  return file_exists(Path(run.out) / kModelFile) || file_exists(Path(run.out) / kAdapterFile);
+}
+
+void check_output_folder(const TrainConfig& config, bool waited) {
+  const RunConfig& run = config.run;
+  check_other_folders(config);
+  check_checkpoints(run);
+  const bool lora = tuning_of(config).lora.has_value();
+  const char* mine = lora ? kAdapterFile : kModelFile;
+  const char* other = lora ? kModelFile : kAdapterFile;
+  require(!file_exists(Path(run.out) / other), ErrorKind::usage,
+          "[train] --out {}: holds {} and this run would add {}; choose another folder", run.out,
+          lora ? "a whole model" : "an adapter", lora ? "an adapter" : "a whole model");
+  if (!file_exists(Path(run.out) / mine)) return;
+  require(file_exists(Path(run.out) / "metrics.csv"), ErrorKind::usage,
+          "[train] --out {}: holds {} that no training run has put there and this one would replace; choose "
+          "another folder",
+          run.out, lora ? "an adapter" : "a model");
+  if (!run.resume.empty()) return;
+  require(!waited, ErrorKind::usage,
+          "[train] --out {}: another run has just ended there, and this one would replace its result; choose "
+          "another folder, or start again to replace it",
+          run.out);
+  if (log_rank() <= 0)
+    log_warning("[train] --out {}: the result of an earlier run is there; this one will replace it", run.out);
+}
+
+}  // namespace zeno::train
