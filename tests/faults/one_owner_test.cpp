@@ -63,7 +63,7 @@ TEST_F(OneOwner, AResumeThatOverlapsTheEndOfARunFindsItWhole) {
 
 // A refused run leaves nothing, not even the folder that it locked.
 TEST_F(OneOwner, ARefusedRunLeavesNoFolder) {
-  EXPECT_EQ(run_command(train("--steps 2 --resume " + path("nowhere"))).exit_code, 5);
+  EXPECT_EQ(run_command(train("--steps 2 --resume " + path("nowhere"))).exit_code, 3);
   EXPECT_FALSE(std::filesystem::exists(path("out")));
 }
 
