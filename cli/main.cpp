@@ -3,11 +3,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 
 #include "cli/commands.h"
 #include "cli/help_format.h"
+#include "zeno/base/disk_watch.h"
 #include "zeno/base/error.h"
 #include "zeno/base/leave.h"
 #include "zeno/base/log.h"
@@ -68,10 +71,19 @@ std::string mistake_in(const CLI::App& app, const CLI::ParseError& error, const 
   return fmt::format("{}; see `{} --help`", text, command);
 }
 
+// zeno train has deadlines of its own, and may become a supervisor, which can have no threads.
+void watch_disks(const CLI::App& app, std::optional<zeno::DiskWatch>& watch) {
+  if (app.got_subcommand("train")) return;
+  watch.emplace(
+      [] { return zeno::find_disk_stall(std::chrono::minutes(5)); },
+      [](const zeno::DiskStall& stall) { zeno::leave(zeno::exit_code(zeno::ErrorKind::io), stall.text()); });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   allow_many_open_files();
+  std::optional<zeno::DiskWatch> watch;
   CLI::App app("Zeno trains and fine-tunes language models with ZeRO, without Python.", "zeno");
   app.require_subcommand(1);
   app.formatter(std::make_shared<zeno::cli::HelpFormat>());
@@ -91,6 +103,7 @@ int main(int argc, char** argv) {
   app.footer(
       "Start here: zeno demo, or zeno train --model DIR --data FILE --out DIR\n"
       "The flags of a command: zeno COMMAND --help");
+  app.parse_complete_callback([&] { watch_disks(app, watch); });
   try {
     require_utf8(argc, argv);
     app.parse(argc, argv);

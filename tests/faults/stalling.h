@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "tests/support/temp_dir.h"
+#include "zeno/train/supervisor.h"
 
 namespace zeno::test {
 
@@ -48,7 +49,11 @@ class StallingDisk {
   // The same files, past the disk.
   std::filesystem::path files() const { return dir_.path() / "files"; }
   // Calls hang; the kernel lets processes be killed in them.
-  void stop() const { kill(pid_, SIGUSR1); }
+  void stop() const {
+    kill(pid_, SIGUSR1);
+    for (int tries = 0; tries < 2000 && train::stat_of(pid_).state != 'T'; ++tries)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   // The next call hangs so that the kernel does not let its thread go, killed or not.
   void stop_hard() const { kill(pid_, SIGUSR2); }
   void go_on() const { kill(pid_, SIGCONT); }

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <thread>
 #include <utility>
 
@@ -17,22 +16,25 @@ namespace zeno::train {
 
 using namespace std::chrono_literals;
 
-FolderLock::FolderLock(Path folder) : folder_(std::move(folder)) {
+FolderLock::FolderLock(Path folder, std::chrono::milliseconds patience) : folder_(std::move(folder)) {
   // Again when the run before has removed the folder, empty as it was, since it was opened here.
   do {
-    close();
-    std::error_code ignored;
-    made_ |= !std::filesystem::exists(folder_, ignored);
-    make_folders(folder_);
-    const DiskOperation waiting("opening", folder_);
-    fd_ = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  } while (take() && !is_current());
+    open();
+  } while (take(patience) && !is_current());
+}
+
+void FolderLock::open() {
+  const DiskOperation waiting("opening", folder_);
+  close();
+  std::error_code ignored;
+  made_ |= !std::filesystem::exists(folder_, ignored);
+  make_folders(folder_);
+  fd_ = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
 // False: it cannot be locked.
-bool FolderLock::take() {
-  // A run that was killed a moment ago, to be started again, may still be on its way out.
-  for (auto patience = 3s + 0ms; ::flock(fd_, LOCK_EX | LOCK_NB) != 0; patience -= 50ms) {
+bool FolderLock::take(std::chrono::milliseconds patience) {
+  for (; ::flock(fd_, LOCK_EX | LOCK_NB) != 0; patience -= 50ms) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) return false;
     waited_ = true;

@@ -1,6 +1,8 @@
 // One run at a time in an output folder: two would mix their checkpoints and metrics.
 #pragma once
 
+#include <chrono>
+
 #include "zeno/base/file.h"
 
 namespace zeno::train {
@@ -9,8 +11,9 @@ namespace zeno::train {
 // was made for it and is still empty goes again. Where the file system knows no locks, it holds nothing.
 class FolderLock {
  public:
-  // Makes the folder where there is none. Error(usage) when another run has it for longer than a moment.
-  explicit FolderLock(Path folder);
+  // Makes the folder where there is none. Error(usage) when another run has it for longer than that: one that
+  // was killed a moment ago, to be started again, may still be on its way out.
+  explicit FolderLock(Path folder, std::chrono::milliseconds patience = std::chrono::seconds(3));
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
@@ -19,7 +22,8 @@ class FolderLock {
   bool waited() const { return waited_; }
 
  private:
-  bool take();
+  void open();
+  bool take(std::chrono::milliseconds patience);
   bool is_current() const;
   void close();
 

@@ -1,5 +1,6 @@
 #include "zeno/train/trainer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <ctime>
@@ -358,7 +359,9 @@ RunSummary train_rank(ParsedConfig parsed, comm::World& world) {
   bool waited = false;
   comm::work_together(world, "the lock of --out", [&] {
     if (world.rank() > 0) return;
-    lock.emplace(parsed.config.run.out);
+    // The other ranks wait meanwhile.
+    const auto half = std::chrono::milliseconds(int64_t(parsed.config.run.deadline_s * 500));
+    lock.emplace(parsed.config.run.out, std::min<std::chrono::milliseconds>(std::chrono::seconds(3), half));
     waited = lock->waited();
   });
   resolve_device(parsed, device_of(parsed.config.run, world.local_rank()).kind);
