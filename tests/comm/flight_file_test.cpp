@@ -9,6 +9,7 @@
 #include "failing_world.h"
 #include "tests/support/temp_dir.h"
 #include "zeno/base/error.h"
+#include "zeno/comm/flight_part.h"
 
 namespace zeno::comm {
 namespace {

@@ -2,11 +2,18 @@
 #include <sys/resource.h>
 
 #include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <latch>
+#include <memory>
 #include <mutex>
 
 #include "failing_world.h"
 #include "tests/support/sanitized.h"
+#include "zeno/base/disk_operation.h"
 #include "zeno/base/error.h"
+#include "zeno/comm/failure.h"
 
 namespace zeno::comm {
 namespace {
@@ -168,6 +175,44 @@ TEST(ThreadFailure, MessagesThatDoNotMatchAreAnError) {
                                 }),
                Error);
   EXPECT_EQ(told, 2);
+}
+
+// How a world of two ends whose rank 0 does not come back from `hang`, which is handed what it waits for. It
+// is let go afterwards: nothing of it stays in this process.
+Ending end_of_stuck_world(const WorldOptions& options, const std::function<void(std::latch&)>& hang) {
+  const auto let_go = std::make_shared<std::latch>(1), gone = std::make_shared<std::latch>(1);
+  Ending ending{"it ended well"};
+  try {
+    run_thread_ranks(2, options, [=](World& world) {
+      if (world.rank() > 0) return void(world.exchange("x", "everyone"));
+      hang(*let_go);
+      gone->count_down();
+    });
+  } catch (...) {
+    ending = ending_of(std::current_exception());
+  }
+  let_go->count_down();
+  gone->wait();
+  return ending;
+}
+
+TEST(StuckRank, InADiskIsAnErrorWithItsFile) {
+  const std::filesystem::path file = "/mnt/dead/file";
+  const Ending ending =
+      end_of_stuck_world({.deadline = std::chrono::hours(1), .disk_deadline = std::chrono::milliseconds(100)},
+                         [&](std::latch& let_go) {
+                           const DiskOperation waiting("writing", file);
+                           let_go.wait();
+                         });
+  EXPECT_EQ(ending.kind, ErrorKind::io);
+  EXPECT_TRUE(has(ending.text, "[disk] writing /mnt/dead/file: no answer for 0.")) << ending.text;
+}
+
+TEST(StuckRank, IsNoSuccessWhoeverNoticed) {
+  const Ending ending = end_of_stuck_world({.deadline = std::chrono::milliseconds(100)},
+                                           [](std::latch& let_go) { let_go.wait(); });
+  EXPECT_EQ(ending.kind, ErrorKind::peer);
+  EXPECT_TRUE(has(ending.text, "nothing moved for 100 ms: no word from rank 0")) << ending.text;
 }
 
 // With room for a few threads.
