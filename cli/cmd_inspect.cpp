@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "zeno/base/error.h"
+#include "zeno/base/newer_version.h"
 #include "zeno/checkpoint/checkpoint.h"
 #include "zeno/checkpoint/deepspeed.h"
 #include "zeno/checkpoint/deepspeed_folder.h"
@@ -51,6 +52,8 @@ void show_checkpoint(const Path& given) {
   const std::vector<std::string> damage = checkpoint::find_damage(path);
   try {
     show_contents(checkpoint::read_manifest(path));
+  } catch (const NewerVersion&) {
+    throw;
   } catch (const Error&) {  // then it is in the list of damage
   }
   for (const std::string& line : damage) fmt::print("{}\n", line);
