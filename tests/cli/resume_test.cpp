@@ -111,7 +111,7 @@ TEST_F(Resume, OnlyWithoutCheckpointsARunStartsAnew) {
   make_stopped("part", "--ranks 8 --stage 3 --micro-batch 1");
   const std::string again =
       train("part", "--ranks 1 --grad-accum 8 --micro-batch 1 --steps 12 --resume auto");
-  const CommandResult limited = run_command("ulimit -n 14; " + again);
+  const CommandResult limited = run_command("ulimit -n 11; " + again);
   EXPECT_EQ(limited.exit_code, 5) << limited.output;
   EXPECT_NE(limited.output.find("Too many open files"), std::string::npos) << limited.output;
   for (const char* step : {"step-00000005", "step-00000010"})
