@@ -95,6 +95,27 @@ TEST(Pickle, TensorsOfImpossibleShapeAreRefused) {
                [] { parse_pickle("\x8a\x09" + std::string(9, 'a') + ".", "attack"); });
 }
 
+// A value takes a byte to use again: what it costs must not add up.
+TEST(Pickle, SharedValuesDoNotMultiply) {
+  const auto text_of = [](size_t bytes) {
+    std::string length(4, '\0');
+    for (int i = 0; i < 4; ++i) length[size_t(i)] = char(bytes >> 8 * i);
+    return "X" + length + std::string(bytes, 'k');
+  };
+  const auto refused = [](const std::string& pickle, const char* word) {
+    expect_error(ErrorKind::data, {"attack", word}, [&] { parse_pickle(pickle, "attack"); });
+  };
+  constexpr size_t kMany = size_t(1) << 22;
+  refused("N" + std::string(kMany, '\x94') + ".", "too many values");  // remembered
+  refused(std::string(kMany, '('), "too many values");                 // marks
+  refused(std::string(kMany, 'N') + ".", "too many values");
+  refused("(" + text("storage") + "ctorch\nFloatStorage\n" + text_of(1 << 20) + text("cpu") + "K\x04tQ.",
+          "storage is not described");
+  std::string sizes;
+  for (int i = 0; i < 65; ++i) sizes += "K\x01";
+  refused(tensor("K\x01", sizes, sizes) + ".", "too many dimensions");
+}
+
 // An archive as torch.save makes it, with one storage of 16 bytes.
 struct ZipFile {
   std::string bytes, directory;
@@ -176,6 +197,8 @@ TEST(TorchFile, HostilePicklesAreRefused) {
       {tensor(zero, largest + zero, one + one) + ".", "too large"},
       {tensor(zero, four + four, zero + zero) + ".", "not contiguous"},
       {laughs + "h\x3b.", "holds too much"},
+      {"}X" + "\0\0\x10\0"s + std::string(1 << 20, 'k') + "]" + tensor(zero, four, one) + "as.",
+       "holds too much"},  // a name of 1 MiB
       {deep + std::string(999, 'a') + ".", "nested too deeply"},
       {"]q" + zero.substr(1) + "h" + zero.substr(1) + "a.", "nested too deeply"}};
   for (const auto& [pickle, word] : attacks) {

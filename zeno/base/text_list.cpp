@@ -18,9 +18,9 @@ std::vector<std::string> unpack_texts(std::string_view packed) {
   while (!packed.empty()) {
     size_t size = 0;
     const char* end = packed.data() + packed.size();
-    const char* colon = std::from_chars(packed.data(), end, size).ptr;
+    const auto [colon, error] = std::from_chars(packed.data(), end, size);
     const size_t begin = size_t(colon - packed.data()) + 1;
-    ensure(colon != end && *colon == ':' && size <= packed.size() - begin,
+    ensure(error == std::errc() && colon != end && *colon == ':' && size <= packed.size() - begin,
            "[texts] got {} bytes that are no list of texts", packed.size());
     texts.emplace_back(packed.substr(begin, size));
     packed.remove_prefix(begin + size);
