@@ -197,8 +197,10 @@ std::vector<StateKind> read_states(JsonReader& reader) {
 // [[name, rows, cols]]
 std::vector<StateTensor> read_tensors(JsonReader& reader) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  constexpr size_t kMostTensors = size_t(1) << 20;
   std::vector<StateTensor> tensors;
   for (reader.enter_array("tensors"); reader.next_item();) {
+    if (tensors.size() == kMostTensors) reader.fail(fmt::format("more than {} tensors", kMostTensors));
     StateTensor& tensor = tensors.emplace_back();
     int taken = 0;
     for (reader.enter_array("tensor"); reader.next_item(); ++taken) {

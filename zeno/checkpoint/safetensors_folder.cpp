@@ -9,6 +9,7 @@ namespace {
 
 // Tensor name → shard file, sorted by tensor.
 std::map<std::string, std::string> read_index(const Path& path) {
+  constexpr size_t kMostTensors = size_t(1) << 20;
   const std::string text = read_file(path, kMaxSafetensorsHeader);
   JsonReader reader(text, fmt::format("[weights] {}", path.string()));
   std::map<std::string, std::string> shards;
@@ -28,6 +29,7 @@ std::map<std::string, std::string> read_index(const Path& path) {
       if (shard.empty() || Path(shard) != Path(shard).filename() || shard == "..")
         reader.fail(fmt::format("shard is \"{}\", expected a plain file name", shortened(shard, 120)));
       if (!shards.emplace(name, shard).second) reader.fail("occurs twice");
+      if (shards.size() > kMostTensors) reader.fail(fmt::format("is one of more than {}", kMostTensors));
       reader.about("");
     }
   }
