@@ -95,6 +95,29 @@ TEST(Pickle, TensorsOfImpossibleShapeAreRefused) {
                [] { parse_pickle("\x8a\x09" + std::string(9, 'a') + ".", "attack"); });
 }
 
+TEST(Pickle, KeysAreLookedUpSoonAndTheLastOneWins) {
+  std::string bytes = "}(";
+  constexpr int kKeys = 100'000;
+  const auto number = [](int value) {
+    return "J" + std::string(reinterpret_cast<const char*>(&value), sizeof(value));
+  };
+  for (int i = 0; i < kKeys; ++i) {
+    bytes += number(kKeys - i) + number(i);
+    bytes += text("k" + std::to_string(i)) + number(-i);
+  }
+  bytes += "NK\x07" + text("k5") + "K\x05" + number(5) + "K\x06u.";
+  const Pickle pickle = parse_pickle(bytes, "dict");
+  for (int i = 6; i < kKeys; ++i) {
+    ASSERT_EQ(*pickle.root->at(kKeys - i)->integer(), kKeys - i == 5 ? 6 : i);
+    ASSERT_EQ(*pickle.root->find("k" + std::to_string(i))->integer(), -i);
+  }
+  EXPECT_EQ(*pickle.root->find("k5")->integer(), 5);
+  EXPECT_EQ(pickle.root->find("k"), nullptr);
+  EXPECT_EQ(pickle.root->find("5"), nullptr);
+  EXPECT_EQ(pickle.root->at(-1), nullptr);
+  EXPECT_EQ(pickle.root->at(kKeys + 1), nullptr);
+}
+
 // A value takes a byte to use again: what it costs must not add up.
 TEST(Pickle, SharedValuesDoNotMultiply) {
   const auto text_of = [](size_t bytes) {
@@ -111,6 +134,9 @@ TEST(Pickle, SharedValuesDoNotMultiply) {
   refused(std::string(kMany, 'N') + ".", "too many values");
   refused("(" + text("storage") + "ctorch\nFloatStorage\n" + text_of(1 << 20) + text("cpu") + "K\x04tQ.",
           "storage is not described");
+  std::string one_key = text_of(1 << 24) + "q\x01" + "}(";  // compared with itself again and again
+  for (int i = 0; i < 100'000; ++i) one_key += "h\x01N";
+  EXPECT_EQ(parse_pickle(one_key + "u\x86.", "key").root->list()->items[1]->dict()->items.size(), 100'000u);
   std::string sizes;
   for (int i = 0; i < 65; ++i) sizes += "K\x01";
   refused(tensor("K\x01", sizes, sizes) + ".", "too many dimensions");

@@ -74,6 +74,9 @@ class Machine {
     }
     check(stack_.size() == 1 && marks_.empty(), "values are left over at the end");
     out_.root = pop();
+    for (PickleNode& node : out_.nodes) {
+      if (auto* dict = std::get_if<PickleDict>(&node.value)) dict->index();
+    }
     return std::move(out_);
   }
 
@@ -388,30 +391,6 @@ void Machine::load_persistent() {
 }
 
 }  // namespace
-
-const PickleNode* PickleNode::find(std::string_view key) const {
-  const PickleDict* fields = dict();
-  if (object() != nullptr && object()->state != nullptr) fields = object()->state->dict();
-  if (fields == nullptr) return nullptr;
-  const PickleNode* found = nullptr;  // the last one wins, as in Python
-  for (const auto& [name, item] : fields->items) {
-    if (name->text() != nullptr && *name->text() == key) found = item;
-  }
-  return found;
-}
-
-const PickleNode* PickleNode::at(int64_t index) const {
-  if (const PickleList* items = list()) {
-    return index >= 0 && size_t(index) < items->items.size() ? items->items[size_t(index)] : nullptr;
-  }
-  const PickleNode* found = nullptr;
-  if (const PickleDict* fields = dict()) {
-    for (const auto& [name, item] : fields->items) {
-      if (name->integer() != nullptr && *name->integer() == index) found = item;
-    }
-  }
-  return found;
-}
 
 Pickle parse_pickle(std::string_view bytes, std::string_view where) { return Machine(bytes, where).run(); }
 
