@@ -1,14 +1,12 @@
 // Paths with line breaks, quotes, backslashes, tabs and letters of other scripts: a run saves, resumes, takes
 // snapshots, evaluates and reports there as anywhere.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "tests/support/cli_runs.h"
+#include "tests/support/mpirun.h"
 #include "zeno/base/file.h"
 
 namespace zeno::test {
@@ -42,6 +40,18 @@ class OddPaths : public CliRuns {
     return in.string();
   }
 };
+
+// Ranks as processes tell each other of the checkpoints too.
+TEST_F(OddPaths, RanksOfALauncherResumeThere) {
+  const fs::path in = prepare(kOdd);
+  const std::string steps = "--steps 4 --save-every 2 --keep-last 0 --resume auto";
+  std::string command = train(in, steps);
+  command.replace(command.find("--ranks 2 "), 10, "");
+  expect_ok(mpirun(2) + command);
+  fs::remove_all(in / "out/checkpoints/step-00000004");
+  const CommandResult again = expect_ok(mpirun(2) + command);
+  EXPECT_NE(again.output.find("step 2 from"), std::string::npos) << again.output;
+}
 
 TEST_F(OddPaths, ARunResumesThere) {
   const fs::path plain = prepare("plain"), odd = prepare(kOdd);
