@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "zeno/base/error.h"
+#include "zeno/base/newer_version.h"
 #include "zeno/checkpoint/checkpoint.h"
 #include "zeno/checkpoint/deepspeed.h"
 #include "zeno/checkpoint/deepspeed_folder.h"
@@ -51,6 +52,8 @@ void show_checkpoint(const Path& given) {
   const std::vector<std::string> damage = checkpoint::find_damage(path);
   try {
     show_contents(checkpoint::read_manifest(path));
+  } catch (const NewerVersion&) {
+    throw;
   } catch (const Error&) {  // then it is in the list of damage
   }
   for (const std::string& line : damage) fmt::print("{}\n", line);
@@ -129,13 +132,31 @@ void show_model(const std::string& path) {
   if (!weights) fmt::print("there are no weights in this folder: this is what config.json describes\n");
 }
 
-// A file of torch.save (.pt, .bin): the tensors in it, each read once.
+// Reads what extents of a file cover, each byte once: tensors may share their storages.
+void read_covered(const File& file, std::vector<checkpoint::TorchExtent> extents) {
+  constexpr uint64_t kPiece = uint64_t(1) << 20;
+  std::ranges::sort(extents, {}, &checkpoint::TorchExtent::begin);
+  std::vector<std::byte> piece(kPiece);
+  uint64_t done = 0;
+  for (const checkpoint::TorchExtent& extent : extents) {
+    const uint64_t end = extent.begin + uint64_t(extent.count) * size_of(extent.dtype);
+    for (done = std::max(done, extent.begin); done < end;) {
+      const uint64_t bytes = std::min(kPiece, end - done);
+      file.read_at(piece.data(), bytes, done);
+      done += bytes;
+    }
+  }
+}
+
+// A file of torch.save (.pt, .bin): the tensors in it, read.
 void show_torch_file(const Path& path) {
   const checkpoint::TorchFile file = checkpoint::TorchFile::open(path);
+  std::vector<checkpoint::TorchExtent> extents;
   for (const checkpoint::TorchTensor& tensor : file.tensors()) {
     fmt::print("{:<60} {} {}\n", tensor.name, name_of(tensor.dtype), checkpoint::format_shape(tensor.shape));
-    if (is_float(tensor.dtype)) file.read(tensor);
+    if (is_float(tensor.dtype)) extents.push_back(file.locate(*tensor.source, tensor.name));
   }
+  read_covered(file.archive().file(), std::move(extents));
   fmt::print("{} tensors\n", file.tensors().size());
 }
 

@@ -10,6 +10,7 @@
 
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_dir.h"
+#include "zeno/base/newer_version.h"
 #include "zeno/checkpoint/state_file.h"
 
 namespace zeno::checkpoint {
@@ -322,6 +323,33 @@ TEST(Checkpoint, TheLatestIsTheNewestWholeOne) {
   EXPECT_EQ(open_latest(dir.path()).value().manifest().step, 10);
   std::filesystem::remove(damaged / state_file_name(1, 2));
   EXPECT_EQ(open_latest(dir.path()).value().manifest().step, 10);
+}
+
+// Of whatever version comes next, sealed or not.
+TEST(Checkpoint, WhatANewerZenoWroteStaysAndIsNotPassedOver) {
+  const TempDir dir;
+  for (int64_t step : {10, 20, 30, 40, 50}) write_checkpoint(dir.path(), step, 1);
+  for (int64_t step : {10, 30}) {
+    std::ofstream(dir.path() / checkpoint_name(step) / kManifestName)
+        << R"({"checksum":"0123456789abcdef","version":2,"all else":["is",{"different":null}]})";
+  }
+  const Path newer = dir.path() / checkpoint_name(30);
+  EXPECT_TRUE(is_newer(newer));
+  EXPECT_FALSE(is_newer(dir.path() / checkpoint_name(20)));
+  EXPECT_FALSE(is_newer(dir.path()));
+  const auto refused = [](const auto& body) {
+    expect_error(ErrorKind::data, {"manifest.json", "newer Zeno", "version 2", "at most 1"}, body);
+    EXPECT_THROW(body(), NewerVersion);
+  };
+  refused([&] { Checkpoint::open(newer); });
+  refused([&] { remove_checkpoint(newer); });
+  EXPECT_EQ(find_damage(newer).size(), 1u);
+  EXPECT_EQ(open_latest(dir.path()).value().manifest().step, 50);
+  apply_retention(dir.path(), {.keep_last = 1}, 50);
+  EXPECT_EQ(list_folder(dir.path()),
+            (std::vector<std::string>{checkpoint_name(10), checkpoint_name(30), checkpoint_name(50)}));
+  remove_checkpoint(dir.path() / checkpoint_name(50));
+  refused([&] { open_latest(dir.path()); });
 }
 
 TEST(Checkpoint, RetentionKeepsTheLastEveryNthAndTheBest) {

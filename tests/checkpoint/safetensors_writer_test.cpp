@@ -167,7 +167,7 @@ TEST(WeightFolder, NamesWhatIsWrongWithTheIndex) {
   dir.write(index, "{}");
   broken({index, "weight_map"});
   dir.write(index, R"({"weight_map":{"w":3}})");
-  broken({index, "shard of w"});
+  broken({index, "w: shard is a JSON number"});
   dir.write(index, R"({"weight_map":{"w":"../model.safetensors"}})");
   broken({index, "plain file name"});
   dir.write(index, R"({"weight_map":{"w":"model-00001-of-00002.safetensors"}})");

@@ -95,6 +95,53 @@ TEST(Pickle, TensorsOfImpossibleShapeAreRefused) {
                [] { parse_pickle("\x8a\x09" + std::string(9, 'a') + ".", "attack"); });
 }
 
+TEST(Pickle, KeysAreLookedUpSoonAndTheLastOneWins) {
+  std::string bytes = "}(";
+  constexpr int kKeys = 100'000;
+  const auto number = [](int value) {
+    return "J" + std::string(reinterpret_cast<const char*>(&value), sizeof(value));
+  };
+  for (int i = 0; i < kKeys; ++i) {
+    bytes += number(kKeys - i) + number(i);
+    bytes += text("k" + std::to_string(i)) + number(-i);
+  }
+  bytes += "NK\x07" + text("k5") + "K\x05" + number(5) + "K\x06u.";
+  const Pickle pickle = parse_pickle(bytes, "dict");
+  for (int i = 6; i < kKeys; ++i) {
+    ASSERT_EQ(*pickle.root->at(kKeys - i)->integer(), kKeys - i == 5 ? 6 : i);
+    ASSERT_EQ(*pickle.root->find("k" + std::to_string(i))->integer(), -i);
+  }
+  EXPECT_EQ(*pickle.root->find("k5")->integer(), 5);
+  EXPECT_EQ(pickle.root->find("k"), nullptr);
+  EXPECT_EQ(pickle.root->find("5"), nullptr);
+  EXPECT_EQ(pickle.root->at(-1), nullptr);
+  EXPECT_EQ(pickle.root->at(kKeys + 1), nullptr);
+}
+
+// A value takes a byte to use again: what it costs must not add up.
+TEST(Pickle, SharedValuesDoNotMultiply) {
+  const auto text_of = [](size_t bytes) {
+    std::string length(4, '\0');
+    for (int i = 0; i < 4; ++i) length[size_t(i)] = char(bytes >> 8 * i);
+    return "X" + length + std::string(bytes, 'k');
+  };
+  const auto refused = [](const std::string& pickle, const char* word) {
+    expect_error(ErrorKind::data, {"attack", word}, [&] { parse_pickle(pickle, "attack"); });
+  };
+  constexpr size_t kMany = size_t(1) << 22;
+  refused("N" + std::string(kMany, '\x94') + ".", "too many values");  // remembered
+  refused(std::string(kMany, '('), "too many values");                 // marks
+  refused(std::string(kMany, 'N') + ".", "too many values");
+  refused("(" + text("storage") + "ctorch\nFloatStorage\n" + text_of(1 << 20) + text("cpu") + "K\x04tQ.",
+          "storage is not described");
+  std::string one_key = text_of(1 << 24) + "q\x01" + "}(";  // compared with itself again and again
+  for (int i = 0; i < 100'000; ++i) one_key += "h\x01N";
+  EXPECT_EQ(parse_pickle(one_key + "u\x86.", "key").root->list()->items[1]->dict()->items.size(), 100'000u);
+  std::string sizes;
+  for (int i = 0; i < 65; ++i) sizes += "K\x01";
+  refused(tensor("K\x01", sizes, sizes) + ".", "too many dimensions");
+}
+
 // An archive as torch.save makes it, with one storage of 16 bytes.
 struct ZipFile {
   std::string bytes, directory;
@@ -176,6 +223,8 @@ TEST(TorchFile, HostilePicklesAreRefused) {
       {tensor(zero, largest + zero, one + one) + ".", "too large"},
       {tensor(zero, four + four, zero + zero) + ".", "not contiguous"},
       {laughs + "h\x3b.", "holds too much"},
+      {"}X" + "\0\0\x10\0"s + std::string(1 << 20, 'k') + "]" + tensor(zero, four, one) + "as.",
+       "holds too much"},  // a name of 1 MiB
       {deep + std::string(999, 'a') + ".", "nested too deeply"},
       {"]q" + zero.substr(1) + "h" + zero.substr(1) + "a.", "nested too deeply"}};
   for (const auto& [pickle, word] : attacks) {

@@ -108,9 +108,9 @@ TEST_F(Resume, ATraceOfNoStepsIsNotWritten) {
 
 // Neither damage everywhere nor a limit of this process is a reason to begin anew, over what is there.
 TEST_F(Resume, OnlyWithoutCheckpointsARunStartsAnew) {
-  make_stopped("part", "--ranks 8 --stage 3 --micro-batch 1");
+  make_stopped("part", "--ranks 16 --stage 3 --micro-batch 1");
   const std::string again =
-      train("part", "--ranks 1 --grad-accum 8 --micro-batch 1 --steps 12 --resume auto");
+      train("part", "--ranks 1 --grad-accum 16 --micro-batch 1 --steps 12 --resume auto");
   const CommandResult limited = run_command("ulimit -n 14; " + again);
   EXPECT_EQ(limited.exit_code, 5) << limited.output;
   EXPECT_NE(limited.output.find("Too many open files"), std::string::npos) << limited.output;
@@ -119,7 +119,7 @@ TEST_F(Resume, OnlyWithoutCheckpointsARunStartsAnew) {
   const CommandResult damaged = run_command(again);
   EXPECT_EQ(damaged.exit_code, 3) << damaged.output;
   EXPECT_NE(damaged.output.find("no whole checkpoint is left"), std::string::npos) << damaged.output;
-  EXPECT_TRUE(fs::exists(path("part/checkpoints/step-00000010/rank-0007-of-0008.safetensors")));
+  EXPECT_TRUE(fs::exists(path("part/checkpoints/step-00000010/rank-0007-of-0016.safetensors")));
 }
 
 TEST_F(Resume, DamageIsNamedAndAnOlderCheckpointTaken) {

@@ -6,6 +6,7 @@
 
 #include "tests/support/temp_dir.h"
 #include "zeno/base/file.h"
+#include "zeno/base/newer_version.h"
 #include "zeno/kernels/cuda/matmul_cache.h"
 #include "zeno/kernels/cuda/matmul_plan_file.h"
 #include "zeno/kernels/cuda/matmul_plans.h"
@@ -101,6 +102,18 @@ TEST(MatmulPlanFile, NoticesEveryDamage) {
     EXPECT_THROW(cuda::parse_plan_file(damaged), Error) << "byte " << i;
     EXPECT_THROW(cuda::parse_plan_file(text.substr(0, i)), Error) << "cut at " << i;
   }
+}
+
+TEST(MatmulPlanFile, OneOfANewerZenoIsNeitherReadNorReplaced) {
+  const test::TempDir folder;
+  EXPECT_EQ(cuda::plan_file_version(cuda::format_plan_file({})), cuda::kPlanFileVersion);
+  EXPECT_EQ(cuda::plan_file_version("zeno matmul plans "), 0);
+  EXPECT_EQ(cuda::plan_file_version("3"), 0);
+  const std::string text = "zeno matmul plans 3\nwhatever is in it\n";
+  const auto file = folder.write("plans", text);
+  EXPECT_THROW(cuda::load_matmul_plans(file), NewerVersion);
+  EXPECT_THROW(cuda::save_matmul_plans(file), NewerVersion);
+  EXPECT_EQ(read_file(file), text);
 }
 
 TEST(MatmulPlanFile, LoadAndSaveMerge) {

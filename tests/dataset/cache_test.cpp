@@ -181,6 +181,20 @@ TEST(Cache, DamageIsSeenAndRepaired) {
   EXPECT_TRUE(prepare_dataset(spec));
 }
 
+TEST(Cache, ANewerOneIsNotReplaced) {
+  const DatasetFolder folder;
+  const DatasetSpec spec = folder.spec({folder.write("a.jsonl", lines(20))});
+  EXPECT_TRUE(prepare_dataset(spec));
+  const Path manifest = only_folder(folder.caches()) / "manifest.json";
+  std::string text = read_file(manifest);
+  text.replace(text.find("\"version\": 2"), 12, "\"version\": 3");
+  replace_file(manifest, text);
+  for (int i = 0; i < 2; ++i)
+    expect_error(ErrorKind::data, {"newer Zeno", "version 3", "at most 2", "--cache"},
+                 [&] { prepare_dataset(spec); });
+  EXPECT_EQ(read_file(manifest), text);
+}
+
 // Runs f in a child process and gives its pid.
 template <class F>
 pid_t spawn(F&& f) {

@@ -5,9 +5,28 @@
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_dir.h"
 #include "zeno/base/error.h"
+#include "zeno/plan/measure.h"
 
 namespace zeno::plan {
 namespace {
+
+TEST(Machine, AFileOfANewerZenoIsNeitherReadNorReplaced) {
+  const test::TempDir folder;
+  const Path file = folder.path() / "machine-cpu.json";
+  save_machine(named_machine("h200-1"), file);
+  std::string text = read_file(file);
+  text.replace(text.find("\"version\": 1"), 12, "\"version\": 2");
+  replace_file(file, text);
+  const std::vector<std::string> words{"machine-cpu.json", "newer Zeno", "version 2", "at most 1"};
+  test::expect_error(ErrorKind::data, words, [&] { load_machine(file); });
+  test::expect_error(ErrorKind::data, words, [&] { measured_machine(folder.path(), Device::Kind::cpu); });
+  test::expect_error(ErrorKind::data, words, [&] { save_machine(named_machine("h200-1"), file); });
+  EXPECT_EQ(read_file(file), text);
+  // Files of before had no version.
+  text.replace(text.find("\"version\": 2,"), 13, "");
+  replace_file(file, text);
+  EXPECT_EQ(load_machine(file).name, "h200-1");
+}
 
 TEST(Machine, AFileHoldsAllOfIt) {
   const test::TempDir folder;

@@ -9,7 +9,9 @@
 #include <utility>
 
 #include "zeno/base/error.h"
+#include "zeno/base/host.h"
 #include "zeno/base/math.h"
+#include "zeno/base/utf8.h"
 #include "zeno/base/workers.h"
 #include "zeno/checkpoint/state_file.h"
 #include "zeno/device/buffer.h"
@@ -17,24 +19,30 @@
 namespace zeno::checkpoint {
 namespace {
 
-// Opens a file of the checkpoint and compares its header with the manifest.
-SafetensorsFile open_file(const Path& folder, const Manifest& manifest, const StateFile& stated) {
+// A file of the checkpoint, and where its extents are, in the order of the manifest.
+struct OpenFile {
+  SafetensorsFile file;
+  std::vector<const TensorInfo*> places;
+};
+
+// Compares the header with the manifest.
+OpenFile open_file(const Path& folder, const Manifest& manifest, const StateFile& stated) {
   const Path path = folder / stated.name;
   require(file_exists(path), ErrorKind::data, "[checkpoint] {}: the file is missing", path.string());
-  SafetensorsFile file = SafetensorsFile::open(path);
-  std::string header(file.data_begin(), '\0');
-  File::open(path).read_at(header.data(), header.size(), 0);
-  require(checksum_of(std::as_bytes(std::span(header))) == stated.header, ErrorKind::data,
+  OpenFile open{SafetensorsFile::open(path), {}};
+  require(open.file.header_checksum() == stated.header, ErrorKind::data,
           "[checkpoint] {}: the header is damaged; use an older checkpoint", path.string());
+  open.places.reserve(stated.extents.size());
   for (const Extent& extent : stated.extents) {
     const std::string name = extent_name(manifest, extent);
-    const TensorInfo* info = file.find(name);
+    const TensorInfo* info = open.file.find(name);
     require(info != nullptr && info->count == extent.count && info->dtype == extent_dtype(manifest, extent),
             ErrorKind::data,
             "[checkpoint] {}: {} is missing or has another size or type than the manifest says",
-            path.string(), name);
+            path.string(), shortened(name, 200));
+    open.places.push_back(info);
   }
-  return file;
+  return open;
 }
 
 // What is read at once: little, so that it stays in the caches on its way from the disk to its place.
@@ -61,7 +69,7 @@ void check(const Path& path, const Manifest& manifest, const Extent& extent, uin
       got == extent.checksum, ErrorKind::data,
       "[checkpoint] {}: {} ({} elements) is damaged: got checksum {:016x}, expected {:016x}; use an older "
       "checkpoint",
-      path.string(), extent_name(manifest, extent), extent.count, got, extent.checksum);
+      path.string(), shortened(extent_name(manifest, extent), 200), extent.count, got, extent.checksum);
 }
 
 // Lets threads through one after the other, by their numbers; when one has failed, nobody waits for it.
@@ -111,7 +119,7 @@ std::string contents_of(const Manifest& manifest, const StateFile& file) {
   constexpr size_t kNamed = 8;
   std::vector<std::string> names;
   for (const Extent& extent : file.extents) {
-    if (!extent.fills()) names.push_back(manifest.tensors[size_t(extent.tensor)].name);
+    if (!extent.fills()) names.push_back(shortened(manifest.tensors[size_t(extent.tensor)].name, 60));
   }
   std::ranges::sort(names);
   names.erase(std::unique(names.begin(), names.end()), names.end());
@@ -124,12 +132,15 @@ std::string contents_of(const Manifest& manifest, const StateFile& file) {
 
 }  // namespace
 
+// Enough to keep a disk busy; with more, what they have read falls out of the caches before it is used.
+int reading_threads(int cores) { return std::clamp(4 * cores, 4, 16); }
+
 Manifest read_manifest(const Path& folder) {
   const Path manifest = folder / kManifestName;
   require(file_exists(manifest), ErrorKind::data,
           "[checkpoint] {}: there is no {}, so this is no finished checkpoint", folder.string(),
           kManifestName);
-  return parse_manifest(read_file(manifest), manifest.string());
+  return parse_manifest(read_file(manifest, kMaxManifestBytes), manifest.string());
 }
 
 Checkpoint Checkpoint::open(const Path& folder, Files files) {
@@ -147,18 +158,18 @@ void Checkpoint::index_files(Files which) {
   for (size_t f = 0; f < manifest_.files.size(); ++f) {
     const StateFile& stated = manifest_.files[f];
     files_.emplace_back();
-    std::optional<SafetensorsFile> file;
+    std::optional<OpenFile> open;
     if (which == Files::all || file_exists(folder_ / stated.name)) {
-      file = open_file(folder_, manifest_, stated);
+      open = open_file(folder_, manifest_, stated);
       files_.back() = File::open_direct(folder_ / stated.name);
     }
     for (size_t e = 0; e < stated.extents.size(); ++e) {
       const Extent& extent = stated.extents[e];
       if (extent.fills()) continue;
       Place place{extent.begin, extent.count, f, e, 0, 0};
-      if (file) {
-        const TensorInfo& info = *file->find(extent_name(manifest_, extent));
-        place.offset = file->offset(info);
+      if (open) {
+        const TensorInfo& info = *open->places[e];
+        place.offset = open->file.offset(info);
         place.bytes = info.end - info.begin;
       }
       places_[{extent.state, extent.tensor}].push_back(place);
@@ -285,28 +296,42 @@ void Checkpoint::read(std::span<const StateStretch> stretches, const Taker& take
   });
 }
 
+namespace {
+
+// A line for each extent of a file whose bytes are wrong or cannot be read.
+void add_damaged_extents(const Manifest& manifest, const StateFile& stated, const OpenFile& open,
+                         Workers& workers, PagePool& pool, std::vector<std::string>& damage) {
+  const File direct = File::open_direct(open.file.path());
+  std::vector<std::string> lines(stated.extents.size());
+  workers.for_each(int64_t(lines.size()), [&](int64_t i, int) {
+    try {
+      const TensorInfo& info = *open.places[size_t(i)];
+      const uint64_t begin = open.file.offset(info), end = begin + (info.end - info.begin);
+      const PagePool::Block pages = pool.take();
+      RunningChecksum sum;
+      for (uint64_t at = begin; at < end; at += kSlice)
+        sum.add(read_pages(direct, at, std::min(at + kSlice, end), {pages.get(), pool.bytes()}));
+      check(direct.path(), manifest, stated.extents[size_t(i)], sum.value());
+    } catch (const Error& error) {
+      lines[size_t(i)] = error.what();
+    }
+  });
+  for (std::string& line : lines) {
+    if (!line.empty()) damage.push_back(std::move(line));
+  }
+}
+
+}  // namespace
+
 std::vector<std::string> find_damage(const Path& folder) {
   std::vector<std::string> damage;
   try {
     const Manifest manifest = read_manifest(folder);
+    Workers workers(reading_threads(available_cores()));
+    PagePool pool(pages_for(kSlice));
     for (const StateFile& stated : manifest.files) {
       try {
-        const SafetensorsFile file = open_file(folder, manifest, stated);
-        const File direct = File::open_direct(file.path());
-        PagePool pool(pages_for(kSlice));
-        const PagePool::Block pages = pool.take();
-        for (const Extent& extent : stated.extents) {
-          try {
-            const TensorInfo& info = *file.find(extent_name(manifest, extent));
-            const uint64_t end = file.offset(info) + info.end - info.begin;
-            RunningChecksum sum;
-            for (uint64_t at = file.offset(info); at < end; at += kSlice)
-              sum.add(read_pages(direct, at, std::min(at + kSlice, end), {pages.get(), pool.bytes()}));
-            check(file.path(), manifest, extent, sum.value());
-          } catch (const Error& error) {
-            damage.push_back(error.what());
-          }
-        }
+        add_damaged_extents(manifest, stated, open_file(folder, manifest, stated), workers, pool, damage);
       } catch (const Error& error) {
         damage.push_back(fmt::format("{}; in it: {}", error.what(), contents_of(manifest, stated)));
       }

@@ -34,10 +34,13 @@ struct ReadOptions {
   bool in_order = false;  // from one thread at a time, as the stretches are listed
 };
 
+// Threads that read a checkpoint on so many cores.
+int reading_threads(int cores);
+
 class Checkpoint {
  public:
   // Reads the manifest and the headers of all files and compares them. Error(data) for damage, naming file
-  // and tensor.
+  // and tensor; a checkpoint of a newer Zeno is a NewerVersion.
   static Checkpoint open(const Path& folder, Files files = Files::all);
 
   const Path& folder() const { return folder_; }
@@ -83,8 +86,11 @@ class Checkpoint {
   std::map<std::string, int, std::less<>> state_index_, tensor_index_;
 };
 
-// What the folder's manifest says; Error(data) when there is none or it is damaged.
+// What the folder's manifest says; Error(data) when there is none or it is damaged, NewerVersion.
 Manifest read_manifest(const Path& folder);
+
+// Is there a manifest of a newer Zeno? Cheap: reads its beginning.
+bool is_newer(const Path& folder);
 
 // Reads every byte of a checkpoint; empty when all are right. Otherwise a line for each damaged extent (file,
 // extent, tensor, got, expected) and for each file that cannot be used at all, with the tensors in it.
@@ -97,10 +103,11 @@ std::optional<int64_t> step_of(std::string_view name);
 // Checkpoints below `folder` by step, newest first; a folder without a manifest does not count.
 std::vector<Path> list_checkpoints(const Path& folder);
 // The newest one whose manifest and headers are whole; older ones are tried in turn with a warning for each
-// that is not. Empty when there is none.
+// that is not. Empty when there is none. One of a newer Zeno is never passed over: NewerVersion.
 std::optional<Checkpoint> open_latest(const Path& folder);
 
 // Removes a checkpoint or what is left of one. The manifest goes first: what is half removed does not exist.
+// One of a newer Zeno stays: NewerVersion.
 void remove_checkpoint(const Path& folder);
 
 struct Retention {
@@ -109,7 +116,7 @@ struct Retention {
   int64_t keep_best = -1;  // and that of this step; -1: none
 };
 // Removes what nobody asked to keep, and what was left of saves that did not finish before `newest`. Never
-// removes `newest` itself or anything while it is the only whole one.
+// removes `newest` itself, anything while it is the only whole one, or what a newer Zeno wrote.
 void apply_retention(const Path& folder, const Retention& retention, int64_t newest);
 
 }  // namespace zeno::checkpoint

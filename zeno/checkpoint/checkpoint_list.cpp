@@ -7,6 +7,7 @@
 #include "zeno/base/disk_operation.h"
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
+#include "zeno/base/newer_version.h"
 #include "zeno/checkpoint/checkpoint.h"
 #include "zeno/checkpoint/state_file.h"
 
@@ -48,8 +49,18 @@ std::vector<Path> list_checkpoints(const Path& folder) {
   return found;
 }
 
+bool is_newer(const Path& folder) {
+  constexpr uint64_t kBeginning = uint64_t(64) << 10;  // of whatever version: its number is in there
+  if (!file_exists(folder / kManifestName)) return false;
+  const File file = File::open(folder / kManifestName);
+  std::string beginning(std::min(file.size(), kBeginning), '\0');
+  file.read_at(beginning.data(), beginning.size(), 0);
+  return is_newer_manifest(beginning);
+}
+
 void remove_checkpoint(const Path& folder) {
   if (!std::filesystem::is_directory(folder)) return;
+  if (is_newer(folder)) read_manifest(folder);  // says so
   if (file_exists(folder / kManifestName)) {
     remove_file(folder / kManifestName);
     sync_folder(folder);
@@ -64,6 +75,8 @@ std::optional<Checkpoint> open_latest(const Path& folder) {
   for (const Path& path : list_checkpoints(folder)) {
     try {
       return Checkpoint::open(path);
+    } catch (const NewerVersion&) {
+      throw;
     } catch (const Error& error) {
       log_warning("{}; trying an older checkpoint", error.what());
     }
@@ -77,6 +90,7 @@ void apply_retention(const Path& folder, const Retention& retention, int64_t new
     const Path path = folder / checkpoint_name(step);
     const bool whole = file_exists(path / kManifestName);
     if (step > newest) continue;  // of a run that is not ours, or a save that has just begun
+    if (is_newer(path)) continue;
     if (!whole) {
       remove_checkpoint(path);
       continue;

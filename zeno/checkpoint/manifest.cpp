@@ -5,10 +5,17 @@
 
 #include <algorithm>
 #include <charconv>
-#include <map>
+#include <initializer_list>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <tuple>
 
 #include "zeno/base/error.h"
+#include "zeno/base/file.h"
+#include "zeno/base/newer_version.h"
+#include "zeno/base/utf8.h"
+#include "zeno/checkpoint/json_reader.h"
 
 namespace zeno::checkpoint {
 namespace {
@@ -26,16 +33,30 @@ std::string sealed(const ordered_json& body) {
   return fmt::format("{}{:016x}{}\n", kOpening, sum, rest);
 }
 
-uint64_t parse_hex(std::string_view digits, std::string_view where) {
-  uint64_t value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
-  require(error == std::errc() && end == digits.data() + digits.size() && digits.size() == kDigits,
-          ErrorKind::data, "[{}] got \"{}\", expected a checksum of {} hexadecimal digits", where, digits,
-          kDigits);
-  return value;
+// The version that a manifest says it is of, whatever else is in it; 0: none can be found.
+int64_t stated_version(std::string_view text) {
+  try {
+    JsonReader reader(text, "");
+    std::string key;
+    reader.enter_object("manifest");
+    while (reader.next_key(key)) {
+      if (key == "version") return reader.integer("version");
+      reader.skip("value");
+    }
+  } catch (const Error&) {  // damaged: not for this function to say
+  }
+  return 0;
 }
 
-ordered_json unseal(std::string_view text, std::string_view where) {
+// Before anything else is looked at: all of it may be different in a newer version.
+void refuse_newer(std::string_view text, std::string_view where) {
+  const int64_t version = stated_version(text);
+  if (version > kVersion)
+    throw NewerVersion(fmt::format("[{}]", where), "checkpoint", version, kVersion, "another --out");
+}
+
+// The text behind a checksum that is right.
+void check_seal(std::string_view text, std::string_view where) {
   const size_t head = kOpening.size() + kDigits;
   require(text.starts_with(kOpening) && text.size() > head + 1 && text.back() == '\n', ErrorKind::data,
           "[{}] this is no manifest, or its end is missing ({} bytes)", where, text.size());
@@ -43,12 +64,8 @@ ordered_json unseal(std::string_view text, std::string_view where) {
   // As text: a digit that became upper case is damage too.
   const std::string_view stated = text.substr(kOpening.size(), kDigits);
   const std::string got = fmt::format("{:016x}", checksum_of(std::as_bytes(std::span(rest))));
-  require(got == stated, ErrorKind::data, "[{}] damaged: got checksum {}, expected {}", where, got, stated);
-  try {
-    return ordered_json::parse(text);
-  } catch (const nlohmann::json::exception& error) {
-    fail(ErrorKind::data, "[{}] {}", where, error.what());
-  }
+  require(got == stated, ErrorKind::data, "[{}] damaged: got checksum {}, expected {}", where, got,
+          shortened(stated, kDigits));
 }
 
 ordered_json json_of(const StateFile& file) {
@@ -61,61 +78,201 @@ ordered_json json_of(const StateFile& file) {
           {"extents", std::move(extents)}};
 }
 
-StateFile file_of(const ordered_json& json, std::string_view where) {
-  StateFile file{
-      json.at("name"), json.at("bytes"), parse_hex(json.at("header").get<std::string>(), where), {}};
-  for (const ordered_json& e : json.at("extents")) {
-    file.extents.push_back(
-        {e.at(0), e.at(1), e.at(2), e.at(3), parse_hex(e.at(4).get<std::string>(), where)});
+// The members that an object must have; others are passed over.
+class Members {
+ public:
+  Members(JsonReader& reader, std::string_view what, std::initializer_list<std::string_view> names)
+      : reader_(reader), left_(names) {
+    reader.enter_object(what);
   }
+  // Takes the next one of them. False at the end, when there was each of them.
+  bool next(std::string& key) {
+    while (reader_.next_key(key)) {
+      if (std::erase(left_, key) > 0) return true;
+      reader_.skip("value");
+    }
+    if (!left_.empty()) reader_.fail(fmt::format("has no \"{}\"", left_.front()));
+    return false;
+  }
+
+ private:
+  JsonReader& reader_;
+  std::vector<std::string_view> left_;
+};
+
+// A text of the manifest that is shown, looked up or opened.
+void read_name(JsonReader& reader, std::string& out) {
+  constexpr size_t kMostBytes = 4096;
+  reader.string("name", out);
+  if (out.size() > kMostBytes) reader.fail(fmt::format("a name has more than {} bytes", kMostBytes));
+}
+
+int64_t read_between(JsonReader& reader, std::string_view what, int64_t least, int64_t most) {
+  const int64_t value = reader.integer(what);
+  if (value < least || value > most)
+    reader.fail(fmt::format("{} is {}, expected {} to {}", what, value, least, most));
+  return value;
+}
+
+uint64_t read_hex(JsonReader& reader, std::string& scratch) {
+  reader.string("checksum", scratch);
+  uint64_t value = 0;
+  const char* last = scratch.data() + scratch.size();
+  const auto [end, error] = std::from_chars(scratch.data(), last, value, 16);
+  if (error != std::errc() || end != last || scratch.size() != kDigits)
+    reader.fail(fmt::format("got \"{}\", expected a checksum of {} hexadecimal digits",
+                            shortened(scratch, kDigits), kDigits));
+  return value;
+}
+
+// [state, tensor, begin, count, checksum]
+Extent read_extent(JsonReader& reader, std::string& scratch) {
+  constexpr int64_t kMostIndex = std::numeric_limits<int>::max();
+  int64_t values[4];
+  int taken = 0;
+  Extent extent;
+  for (reader.enter_array("extent"); reader.next_item(); ++taken) {
+    if (taken < 2) values[taken] = read_between(reader, "index", Extent::kFilling, kMostIndex);
+    if (taken == 2 || taken == 3) values[taken] = reader.integer("element");
+    if (taken == 4) extent.checksum = read_hex(reader, scratch);
+    if (taken == 5) break;
+  }
+  if (taken != 5) reader.fail("an extent has another number of values, expected 5");
+  extent.state = int(values[0]);
+  extent.tensor = int(values[1]);
+  extent.begin = values[2];
+  extent.count = values[3];
+  return extent;
+}
+
+StateFile read_file_entry(JsonReader& reader) {
+  StateFile file;
+  std::string key, scratch;
+  for (Members members(reader, "file", {"name", "bytes", "header", "extents"}); members.next(key);) {
+    if (key == "name") {
+      read_name(reader, file.name);
+    } else if (key == "bytes") {
+      file.bytes = reader.size("bytes");
+    } else if (key == "header") {
+      file.header = read_hex(reader, scratch);
+    } else {
+      for (reader.enter_array("extents"); reader.next_item();)
+        file.extents.push_back(read_extent(reader, scratch));
+    }
+  }
+  // A manifest must not lead out of its folder.
+  if (file.name.empty() || Path(file.name) != Path(file.name).filename() || file.name == "..")
+    reader.fail(fmt::format("file \"{}\": expected a plain file name", shortened(file.name, 120)));
   return file;
 }
 
-Manifest manifest_of(const ordered_json& json, std::string_view where) {
-  Manifest manifest;
-  const int64_t version = json.at("version");
-  require(version == kVersion, ErrorKind::data,
-          "[{}] got checkpoint version {}, expected {}; use the version of Zeno that wrote it", where,
-          version, kVersion);
-  manifest.step = json.at("step");
-  manifest.world = json.at("world");
-  for (const ordered_json& state : json.at("states")) {
-    const std::optional<DType> dtype = parse_dtype(state.at("dtype").get<std::string>());
-    require(dtype.has_value(), ErrorKind::data, "[{}] state {}: unknown dtype", where,
-            state.at("name").get<std::string>());
-    manifest.states.push_back({state.at("name"), *dtype});
+std::vector<StateFile> read_files(JsonReader& reader) {
+  std::vector<StateFile> files;
+  for (reader.enter_array("files"); reader.next_item();) files.push_back(read_file_entry(reader));
+  return files;
+}
+
+std::vector<StateKind> read_states(JsonReader& reader) {
+  constexpr size_t kMostStates = 64;
+  std::vector<StateKind> states;
+  std::string key, dtype;
+  for (reader.enter_array("states"); reader.next_item();) {
+    StateKind& state = states.emplace_back();
+    std::optional<DType> known;
+    for (Members members(reader, "state", {"name", "dtype"}); members.next(key);) {
+      if (key == "name") {
+        read_name(reader, state.name);
+      } else {
+        reader.string("dtype", dtype);
+        known = parse_dtype(dtype);
+      }
+    }
+    if (!known) reader.fail(fmt::format("state {}: unknown dtype", shortened(state.name, 120)));
+    if (states.size() > kMostStates) reader.fail(fmt::format("more than {} states", kMostStates));
+    state.dtype = *known;
   }
-  for (const ordered_json& tensor : json.at("tensors"))
-    manifest.tensors.push_back({tensor.at(0), tensor.at(1), tensor.at(2)});
-  for (const ordered_json& file : json.at("files")) manifest.files.push_back(file_of(file, where));
-  manifest.run = json.at("run").dump();
+  return states;
+}
+
+// [[name, rows, cols]]
+std::vector<StateTensor> read_tensors(JsonReader& reader) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  constexpr size_t kMostTensors = size_t(1) << 20;
+  std::vector<StateTensor> tensors;
+  for (reader.enter_array("tensors"); reader.next_item();) {
+    if (tensors.size() == kMostTensors) reader.fail(fmt::format("more than {} tensors", kMostTensors));
+    StateTensor& tensor = tensors.emplace_back();
+    int taken = 0;
+    for (reader.enter_array("tensor"); reader.next_item(); ++taken) {
+      if (taken == 0) read_name(reader, tensor.name);
+      if (taken == 1) tensor.rows = read_between(reader, "rows", 0, kMost);
+      if (taken == 2) tensor.cols = read_between(reader, "cols", 0, kMost);
+      if (taken == 3) break;
+    }
+    int64_t count = 0;
+    if (taken != 3 || __builtin_mul_overflow(tensor.rows, tensor.cols, &count) || count > kMost / 8)
+      reader.fail(fmt::format("tensor {} is not [name, rows, cols] of less than 2^63 bytes",
+                              shortened(tensor.name, 120)));
+  }
+  return tensors;
+}
+
+Manifest read_manifest_text(std::string_view text, std::string_view where) {
+  constexpr int64_t kMostRanks = int64_t(1) << 20;
+  Manifest manifest;
+  JsonReader reader(text, fmt::format("[{}]", where));
+  int64_t version = 0;
+  std::string key;
+  Members members(reader, "manifest", {"version", "step", "world", "states", "tensors", "files", "run"});
+  while (members.next(key)) {
+    if (key == "version") {
+      version = reader.integer(key);
+    } else if (key == "step") {
+      manifest.step = read_between(reader, key, 0, std::numeric_limits<int64_t>::max());
+    } else if (key == "world") {
+      manifest.world = int(read_between(reader, key, 1, kMostRanks));
+    } else if (key == "states") {
+      manifest.states = read_states(reader);
+    } else if (key == "tensors") {
+      manifest.tensors = read_tensors(reader);
+    } else if (key == "files") {
+      manifest.files = read_files(reader);
+    } else {
+      manifest.run = reader.skip(key);
+    }
+  }
+  reader.end();
+  if (version != kVersion)
+    reader.fail(fmt::format("got checkpoint version {}, expected {}", version, kVersion));
   return manifest;
 }
 
 // Every element of every state of every tensor must be there exactly once.
 void check_cover(const Manifest& manifest, std::string_view where) {
-  std::map<std::pair<int, int>, std::vector<Extent>> parts;
+  std::vector<const Extent*> parts;
   for (const StateFile& file : manifest.files) {
     for (const Extent& e : file.extents) {
-      if (e.fills() && e.tensor == Extent::kFilling && e.count > 0 && e.count <= kExtentElements) continue;
-      require(e.state >= 0 && size_t(e.state) < manifest.states.size() && e.tensor >= 0 &&
-                  size_t(e.tensor) < manifest.tensors.size() && e.count > 0 && e.count <= kExtentElements,
+      const bool sane = e.count > 0 && e.count <= kExtentElements && e.begin >= 0;
+      if (sane && e.fills() && e.tensor == Extent::kFilling) continue;
+      require(sane && e.state >= 0 && size_t(e.state) < manifest.states.size() && e.tensor >= 0 &&
+                  size_t(e.tensor) < manifest.tensors.size() &&
+                  e.begin <= manifest.tensors[size_t(e.tensor)].count() - e.count,
               ErrorKind::data, "[{}] file {} has an extent of no known state or tensor", where, file.name);
-      parts[{e.state, e.tensor}].push_back(e);
+      parts.push_back(&e);
     }
   }
+  std::ranges::sort(parts, {}, [](const Extent* e) { return std::tuple(e->state, e->tensor, e->begin); });
+  auto part = parts.begin();
   for (int s = 0; s < int(manifest.states.size()); ++s) {
     for (int t = 0; t < int(manifest.tensors.size()); ++t) {
-      std::vector<Extent>& list = parts[{s, t}];
-      std::ranges::sort(list, {}, &Extent::begin);
       int64_t next = 0;
-      for (const Extent& e : list) {
-        if (e.begin != next) break;
-        next += e.count;
-      }
-      require(next == manifest.tensors[t].count(), ErrorKind::data,
-              "[{}] {} of {}: got elements up to {}, expected {}, each once", where, manifest.states[s].name,
-              manifest.tensors[t].name, next, manifest.tensors[t].count());
+      const auto here = [&] { return part != parts.end() && (*part)->state == s && (*part)->tensor == t; };
+      for (; here() && (*part)->begin == next; ++part) next += (*part)->count;
+      const StateTensor& tensor = manifest.tensors[size_t(t)];
+      require(next == tensor.count() && !here(), ErrorKind::data,
+              "[{}] {} of {}: got elements up to {}, expected {}, each once", where,
+              shortened(manifest.states[size_t(s)].name, 120), shortened(tensor.name, 120), next,
+              tensor.count());
     }
   }
 }
@@ -163,15 +320,14 @@ std::string format_manifest(const Manifest& manifest) {
 }
 
 Manifest parse_manifest(std::string_view text, std::string_view where) {
-  const ordered_json json = unseal(text, where);
-  try {
-    Manifest manifest = manifest_of(json, where);
-    check_cover(manifest, where);
-    return manifest;
-  } catch (const nlohmann::json::exception& error) {
-    fail(ErrorKind::data, "[{}] {}", where, error.what());
-  }
+  refuse_newer(text, where);
+  check_seal(text, where);
+  Manifest manifest = read_manifest_text(text, where);
+  check_cover(manifest, where);
+  return manifest;
 }
+
+bool is_newer_manifest(std::string_view beginning) { return stated_version(beginning) > kVersion; }
 
 std::string format_state_files(const std::vector<StateFile>& files) {
   ordered_json list = ordered_json::array();
@@ -180,14 +336,13 @@ std::string format_state_files(const std::vector<StateFile>& files) {
 }
 
 std::vector<StateFile> parse_state_files(std::string_view text, std::string_view where) {
-  const ordered_json json = unseal(text, where);
-  try {
-    std::vector<StateFile> files;
-    for (const ordered_json& file : json.at("files")) files.push_back(file_of(file, where));
-    return files;
-  } catch (const nlohmann::json::exception& error) {
-    fail(ErrorKind::data, "[{}] {}", where, error.what());
-  }
+  check_seal(text, where);
+  JsonReader reader(text, fmt::format("[{}]", where));
+  std::vector<StateFile> files;
+  std::string key;
+  for (Members members(reader, "note", {"files"}); members.next(key);) files = read_files(reader);
+  reader.end();
+  return files;
 }
 
 }  // namespace zeno::checkpoint

@@ -41,6 +41,9 @@ struct Extent {
   bool operator==(const Extent&) const = default;
 };
 
+// Largest manifest, and note of a rank: far above any real one.
+inline constexpr uint64_t kMaxManifestBytes = uint64_t(256) << 20;
+
 // Longest extent: what is read and checked at once.
 inline constexpr int64_t kExtentElements = int64_t(1) << 20;
 
@@ -62,10 +65,12 @@ struct Manifest {
   bool operator==(const Manifest&) const = default;
 };
 
-// Text of a manifest and back. Damage of any byte, another version, extents that overlap or leave elements
-// out are an Error(data) that starts with `where`.
+// Text of a manifest and back. Damage of any byte, extents that overlap or leave elements out are an
+// Error(data) that starts with `where`; a newer version is a NewerVersion (zeno/base/newer_version.h).
 std::string format_manifest(const Manifest& manifest);
 Manifest parse_manifest(std::string_view text, std::string_view where);
+// Is a manifest that begins so of a newer version than this Zeno reads?
+bool is_newer_manifest(std::string_view beginning);
 
 // What one rank has written, for the one that writes the manifest.
 std::string format_state_files(const std::vector<StateFile>& files);

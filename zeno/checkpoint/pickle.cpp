@@ -9,11 +9,15 @@
 #include <map>
 
 #include "zeno/base/error.h"
+#include "zeno/base/utf8.h"
 
 namespace zeno::checkpoint {
 namespace {
 
-constexpr size_t kMostValues = size_t(1) << 22;  // a bound on memory, far above any real checkpoint
+// Bounds on memory, far above any real checkpoint: of values, of those that are remembered, of a storage's
+// name and of a shape. A value may be used any number of times, and its copies would add up.
+constexpr size_t kMostValues = size_t(1) << 21;
+constexpr size_t kMostNameBytes = 255, kMostDimensions = 64;
 
 struct StorageType {
   std::string_view name;
@@ -70,6 +74,9 @@ class Machine {
     }
     check(stack_.size() == 1 && marks_.empty(), "values are left over at the end");
     out_.root = pop();
+    for (PickleNode& node : out_.nodes) {
+      if (auto* dict = std::get_if<PickleDict>(&node.value)) dict->index();
+    }
     return std::move(out_);
   }
 
@@ -85,7 +92,7 @@ class Machine {
   }
   [[noreturn]] void refuse(std::string_view name) const {
     fail(ErrorKind::data, "[{}] pickle: asks for {}, which is neither a tensor nor a container; refused",
-         where_, name);
+         where_, shortened(name, 120));
   }
 
   std::string_view take(uint64_t count) {
@@ -145,6 +152,11 @@ class Machine {
     const auto found = memo_.find(key);
     check(found != memo_.end(), "it refers to a value that is not there");
     push(found->second);
+  }
+  void memorize(uint64_t key) {
+    check(!stack_.empty(), "a value is missing");
+    check(memo_.size() < kMostValues, "too many values");
+    memo_[key] = stack_.back();
   }
   void push_name(std::string_view module, std::string_view name) {
     std::string full = fmt::format("{}.{}", module, name);
@@ -221,6 +233,7 @@ bool Machine::step_container(uint8_t code) {
     case 0x8f:
       return push(make(PickleList{})), true;
     case '(':
+      check(marks_.size() < kMostValues, "too many values");
       return marks_.push_back(stack_.size()), true;
     case 't':
     case 'l':
@@ -262,17 +275,11 @@ void Machine::step(uint8_t code) {
       take(8);
       return;
     case 'q':
-      check(!stack_.empty(), "a value is missing");
-      memo_[number<uint8_t>()] = stack_.back();
-      return;
+      return memorize(number<uint8_t>());
     case 'r':
-      check(!stack_.empty(), "a value is missing");
-      memo_[number<uint32_t>()] = stack_.back();
-      return;
+      return memorize(number<uint32_t>());
     case 0x94:
-      check(!stack_.empty(), "a value is missing");
-      memo_.emplace(memo_.size(), stack_.back());
-      return;
+      return memorize(memo_.size());
     case 'h':
       return push_memo(number<uint8_t>());
     case 'j':
@@ -303,7 +310,8 @@ void Machine::step(uint8_t code) {
 }
 
 std::vector<int64_t> Machine::integers(const PickleNode& node) const {
-  check(node.list() != nullptr, "a shape is no list");
+  check(node.list() != nullptr && node.list()->items.size() <= kMostDimensions,
+        "a shape is no list, or has too many dimensions");
   std::vector<int64_t> values;
   for (const PickleValue& item : node.list()->items) {
     check(item->integer() != nullptr && *item->integer() >= 0, "a shape has something that is no size");
@@ -374,7 +382,7 @@ void Machine::load_persistent() {
   const std::vector<PickleValue>& items = id->list()->items;
   const auto* type = std::get_if<PickleName>(&items[1]->value);
   check(items[0]->text() != nullptr && *items[0]->text() == "storage" && type != nullptr &&
-            items[2]->text() != nullptr,
+            items[2]->text() != nullptr && items[2]->text()->size() <= kMostNameBytes,
         "a storage is not described");
   const auto found =
       std::ranges::find_if(kStorages, [&](const StorageType& s) { return s.name == type->name; });
@@ -383,30 +391,6 @@ void Machine::load_persistent() {
 }
 
 }  // namespace
-
-const PickleNode* PickleNode::find(std::string_view key) const {
-  const PickleDict* fields = dict();
-  if (object() != nullptr && object()->state != nullptr) fields = object()->state->dict();
-  if (fields == nullptr) return nullptr;
-  const PickleNode* found = nullptr;  // the last one wins, as in Python
-  for (const auto& [name, item] : fields->items) {
-    if (name->text() != nullptr && *name->text() == key) found = item;
-  }
-  return found;
-}
-
-const PickleNode* PickleNode::at(int64_t index) const {
-  if (const PickleList* items = list()) {
-    return index >= 0 && size_t(index) < items->items.size() ? items->items[size_t(index)] : nullptr;
-  }
-  const PickleNode* found = nullptr;
-  if (const PickleDict* fields = dict()) {
-    for (const auto& [name, item] : fields->items) {
-      if (name->integer() != nullptr && *name->integer() == index) found = item;
-    }
-  }
-  return found;
-}
 
 Pickle parse_pickle(std::string_view bytes, std::string_view where) { return Machine(bytes, where).run(); }
 

@@ -1,20 +1,24 @@
 #include "zeno/checkpoint/safetensors.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
 #include <limits>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "zeno/base/utf8.h"
+#include "zeno/checkpoint/json_reader.h"
 
 namespace zeno::checkpoint {
 namespace {
 
-using Json = nlohmann::json;
 static_assert(std::endian::native == std::endian::little, "the format is little endian");
-
-constexpr uint64_t kMaxHeader = 100'000'000;  // the limit of the format's own library
 
 struct TypeRow {
   std::string_view name;
@@ -37,93 +41,75 @@ const TypeRow* find_type(std::string_view name) {
   return row == std::end(kTypes) ? nullptr : row;
 }
 
-// Names come from the file: keep messages to one short line whatever is in there.
-std::string shown(std::string_view text) {
-  std::string out(text.substr(0, 120));
-  std::ranges::replace_if(
-      out, [](unsigned char c) { return c < 32 || c == 127; }, '?');
-  return text.size() > 120 ? out + "…" : out;
-}
-
-// JSON with two equal keys is ambiguous; the parser alone would keep the last one silently.
-Json parse_json(std::string_view text, const std::string& file) {
-  std::unordered_map<std::string, bool> seen;
-  std::string duplicate;
-  auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (depth == 1 && event == Json::parse_event_t::key &&
-        !seen.try_emplace(parsed.get<std::string>()).second && duplicate.empty()) {
-      duplicate = parsed.get<std::string>();
-    }
-    return true;
-  };
-  Json json;
-  // The parser takes a zero for the end of the text.
-  require(text.find('\0') == std::string_view::npos, ErrorKind::data,
-          "[safetensors] {}: header has a zero byte, expected JSON and spaces", file);
-  try {
-    json = Json::parse(text, watch);
-  } catch (const Json::exception& error) {
-    fail(ErrorKind::data, "[safetensors] {}: header is not valid JSON: {}", file, shown(error.what()));
-  }
-  require(duplicate.empty(), ErrorKind::data, "[safetensors] {}: tensor {} occurs twice in the header", file,
-          shown(duplicate));
-  require(json.is_object(), ErrorKind::data, "[safetensors] {}: header is a JSON {}, expected an object",
-          file, json.type_name());
-  return json;
-}
-
-const Json& member(const Json& entry, const char* key, const std::string& where) {
-  const auto found = entry.find(key);
-  require(found != entry.end(), ErrorKind::data, "{}: has no \"{}\"", where, key);
-  return *found;
-}
-
-uint64_t unsigned_value(const Json& value, const char* key, const std::string& where) {
-  require(value.is_number_unsigned(), ErrorKind::data, "{}: \"{}\" holds {}, expected a non-negative integer",
-          where, key, shown(value.dump()));
-  return value.get<uint64_t>();
-}
+// Names come from the file: messages show their beginning.
+std::string shown(std::string_view text) { return shortened(text, 120); }
 
 // Type, shape and byte range of one entry, consistent with each other.
-TensorInfo parse_tensor(const std::string& name, const Json& entry, const std::string& where) {
-  TensorInfo tensor;
-  tensor.name = name;
-  require(entry.is_object(), ErrorKind::data, "{}: entry is a JSON {}, expected an object", where,
-          entry.type_name());
-  const Json& type = member(entry, "dtype", where);
-  require(type.is_string(), ErrorKind::data, "{}: \"dtype\" is a JSON {}, expected a string", where,
-          type.type_name());
-  tensor.type = type.get<std::string>();
-  const TypeRow* row = find_type(tensor.type);
-  require(row != nullptr, ErrorKind::data,
-          "{}: unknown dtype \"{}\", expected F32, BF16, F16 or another of the format", where,
-          shown(tensor.type));
-  tensor.dtype = row->dtype;
-
-  const Json& shape = member(entry, "shape", where);
-  require(shape.is_array(), ErrorKind::data, "{}: \"shape\" is a JSON {}, expected an array", where,
-          shape.type_name());
-  int64_t bits = row->bits;
-  bool overflow = false;
-  for (const Json& dimension : shape) {
-    const uint64_t size = unsigned_value(dimension, "shape", where);
-    overflow |=
-        size > uint64_t(std::numeric_limits<int64_t>::max()) || __builtin_mul_overflow(bits, size, &bits);
-    tensor.shape.push_back(int64_t(size));
+TensorInfo read_tensor(JsonReader& reader, const std::string& name) {
+  constexpr size_t kMostDimensions = 64;  // as in PyTorch
+  TensorInfo tensor{.name = name};
+  std::vector<uint64_t> range;
+  std::string key, text;
+  const TypeRow* row = nullptr;
+  bool has_shape = false, absurd = false;
+  reader.enter_object("entry");
+  while (reader.next_key(key)) {
+    const bool again = (key == "dtype" && row != nullptr) || (key == "shape" && has_shape) ||
+                       (key == "data_offsets" && !range.empty());
+    if (again) reader.fail(fmt::format("has \"{}\" twice", key));
+    if (key == "dtype") {
+      reader.string("\"dtype\"", text);
+      row = find_type(text);
+      if (row == nullptr)
+        reader.fail(fmt::format("unknown dtype \"{}\", expected F32, BF16, F16 or another of the format",
+                                shown(text)));
+    } else if (key == "shape") {
+      has_shape = true;
+      for (reader.enter_array("\"shape\""); reader.next_item();) {
+        const uint64_t size = reader.size("\"shape\"");
+        absurd |= size > uint64_t(std::numeric_limits<int64_t>::max());
+        tensor.shape.push_back(int64_t(size));
+        if (tensor.shape.size() > kMostDimensions)
+          reader.fail(fmt::format("\"shape\" has more than {} dimensions", kMostDimensions));
+      }
+    } else if (key == "data_offsets") {
+      for (reader.enter_array("\"data_offsets\""); reader.next_item() && range.size() < 3;)
+        range.push_back(reader.size("\"data_offsets\""));
+      if (range.size() != 2)
+        reader.fail("\"data_offsets\" holds another number of values, expected [begin, end]");
+    } else {
+      reader.skip("value");
+    }
   }
-  require(!overflow, ErrorKind::data, "{}: shape {} is absurd: more than 2^63 bits", where,
-          shown(shape.dump()));
+  if (row == nullptr) reader.fail("has no \"dtype\"");
+  if (!has_shape) reader.fail("has no \"shape\"");
+  if (range.empty()) reader.fail("has no \"data_offsets\"");
+  tensor.type = row->name;
+  tensor.dtype = row->dtype;
+  tensor.begin = range[0];
+  tensor.end = range[1];
+  int64_t bits = row->bits;
+  for (const int64_t size : tensor.shape) absurd |= __builtin_mul_overflow(bits, size, &bits);
+  if (absurd)
+    reader.fail(fmt::format("shape {} is absurd: more than 2^63 bits", shown(format_shape(tensor.shape))));
   tensor.count = bits / row->bits;
-
-  const Json& range = member(entry, "data_offsets", where);
-  require(range.is_array() && range.size() == 2, ErrorKind::data,
-          "{}: \"data_offsets\" holds {}, expected [begin, end]", where, shown(range.dump()));
-  tensor.begin = unsigned_value(range[0], "data_offsets", where);
-  tensor.end = unsigned_value(range[1], "data_offsets", where);
-  require(bits % 8 == 0 && tensor.begin <= tensor.end && tensor.end - tensor.begin == uint64_t(bits) / 8,
-          ErrorKind::data, "{}: {} {} takes {} bytes, but its data_offsets are [{}, {}]", where, tensor.type,
-          format_shape(tensor.shape), bits / 8, tensor.begin, tensor.end);
+  if (bits % 8 != 0 || tensor.begin > tensor.end || tensor.end - tensor.begin != uint64_t(bits) / 8)
+    reader.fail(fmt::format("{} {} takes {} bytes, but its data_offsets are [{}, {}]", tensor.type,
+                            shown(format_shape(tensor.shape)), bits / 8, tensor.begin, tensor.end));
   return tensor;
+}
+
+Metadata read_metadata(JsonReader& reader) {
+  constexpr size_t kMostEntries = size_t(1) << 16;
+  Metadata metadata;
+  std::string key, value;
+  reader.enter_object("entry");
+  while (reader.next_key(key)) {
+    reader.string(fmt::format("value of \"{}\"", shown(key)), value);
+    if (!metadata.emplace(key, value).second) reader.fail(fmt::format("\"{}\" occurs twice", shown(key)));
+    if (metadata.size() > kMostEntries) reader.fail(fmt::format("has more than {} entries", kMostEntries));
+  }
+  return metadata;
 }
 
 template <class T>
@@ -159,40 +145,52 @@ SafetensorsFile SafetensorsFile::open(const Path& path) {
   require(size >= sizeof(length), ErrorKind::data,
           "[safetensors] {}: file has {} bytes, too few for a header; it was cut short", path.string(), size);
   result.file_.read_at(&length, sizeof(length), 0);
-  require(length <= kMaxHeader, ErrorKind::data,
+  require(length <= kMaxSafetensorsHeader, ErrorKind::data,
           "[safetensors] {}: header claims {} bytes, expected at most {}; not a safetensors file?",
-          path.string(), length, kMaxHeader);
+          path.string(), length, kMaxSafetensorsHeader);
   require(
       length <= size - sizeof(length), ErrorKind::data,
       "[safetensors] {}: header claims {} bytes, but the file has only {} after its length; it was cut short",
       path.string(), length, size - sizeof(length));
-  std::string header(length, '\0');
-  result.file_.read_at(header.data(), length, sizeof(length));
   result.data_begin_ = sizeof(length) + length;
-  result.parse_header(header, size - result.data_begin_);
+  std::string header(result.data_begin_, '\0');
+  result.file_.read_at(header.data(), header.size(), 0);
+  result.header_checksum_ = XXH3_64bits(header.data(), header.size());
+  result.parse_header(std::string_view(header).substr(sizeof(length)), size - result.data_begin_);
   return result;
 }
 
 void SafetensorsFile::parse_header(std::string_view header, uint64_t data_bytes) {
-  const std::string file = path().string();
-  const Json json = parse_json(header, file);
-  for (const auto& [name, entry] : json.items()) {
-    const std::string where = fmt::format("[safetensors] {}: {}", file, shown(name));
-    if (name == "__metadata__") {
-      require(entry.is_object(), ErrorKind::data, "{} is a JSON {}, expected an object", where,
-              entry.type_name());
-      for (const auto& [key, value] : entry.items()) {
-        require(value.is_string(), ErrorKind::data, "{}: value of \"{}\" is a JSON {}, expected a string",
-                where, shown(key), value.type_name());
-        metadata_[key] = value.get<std::string>();
-      }
+  JsonReader reader(header, fmt::format("[safetensors] {}", path().string()));
+  bool described = false;
+  std::string name;
+  reader.enter_object("header");
+  while (reader.next_key(name)) {
+    reader.about(name);
+    if (name != "__metadata__") {
+      tensors_.push_back(read_tensor(reader, name));
     } else {
-      tensors_.push_back(parse_tensor(name, entry, where));
+      if (std::exchange(described, true)) reader.fail("occurs twice in the header");
+      metadata_ = read_metadata(reader);
     }
+    reader.about("");
   }
-  std::ranges::stable_sort(tensors_, {}, [](const TensorInfo& t) { return std::pair(t.begin, t.end); });
+  reader.end();
+  const auto place = [](const TensorInfo& t) { return std::tie(t.begin, t.end, t.name); };
+  std::ranges::sort(tensors_, {}, place);
+  index_names();
   check_layout(data_bytes);
-  for (size_t i = 0; i < tensors_.size(); ++i) by_name_.emplace(tensors_[i].name, i);
+}
+
+// Two tensors of one name are ambiguous.
+void SafetensorsFile::index_names() {
+  by_name_.resize(tensors_.size());
+  std::iota(by_name_.begin(), by_name_.end(), 0);
+  const auto name = [this](uint32_t i) -> const std::string& { return tensors_[i].name; };
+  std::ranges::sort(by_name_, {}, name);
+  const auto twice = std::ranges::adjacent_find(by_name_, {}, name);
+  require(twice == by_name_.end(), ErrorKind::data, "[safetensors] {}: tensor {} occurs twice in the header",
+          path().string(), twice == by_name_.end() ? "" : shown(name(*twice)));
 }
 
 // The format allows neither overlaps nor holes: tensors cover the data from the first byte to the last.
@@ -220,8 +218,9 @@ void SafetensorsFile::check_layout(uint64_t data_bytes) {
 }
 
 const TensorInfo* SafetensorsFile::find(std::string_view name) const {
-  const auto found = by_name_.find(std::string(name));
-  return found == by_name_.end() ? nullptr : &tensors_[found->second];
+  const auto at = std::ranges::lower_bound(by_name_, name, {},
+                                           [this](uint32_t i) { return std::string_view(tensors_[i].name); });
+  return at != by_name_.end() && tensors_[*at].name == name ? &tensors_[*at] : nullptr;
 }
 
 void SafetensorsFile::read(const TensorInfo& tensor, int64_t offset, int64_t count, float* out) const {

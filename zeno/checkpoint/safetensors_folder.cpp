@@ -1,34 +1,40 @@
 #include "zeno/checkpoint/safetensors_folder.h"
 
-#include <nlohmann/json.hpp>
+#include "zeno/base/error.h"
+#include "zeno/base/utf8.h"
+#include "zeno/checkpoint/json_reader.h"
 
 namespace zeno::checkpoint {
 namespace {
 
-using Json = nlohmann::json;
-
 // Tensor name → shard file, sorted by tensor.
 std::map<std::string, std::string> read_index(const Path& path) {
-  const std::string file = path.string();
-  Json json;
-  try {
-    json = Json::parse(read_file(path));
-  } catch (const Json::exception& error) {
-    fail(ErrorKind::data, "[weights] {}: not valid JSON: {}", file, error.what());
-  }
-  require(json.is_object() && json.contains("weight_map") && json["weight_map"].is_object(), ErrorKind::data,
-          "[weights] {}: has no \"weight_map\" object", file);
+  constexpr size_t kMostTensors = size_t(1) << 20;
+  const std::string text = read_file(path, kMaxSafetensorsHeader);
+  JsonReader reader(text, fmt::format("[weights] {}", path.string()));
   std::map<std::string, std::string> shards;
-  for (const auto& [name, shard] : json["weight_map"].items()) {
-    require(shard.is_string(), ErrorKind::data,
-            "[weights] {}: shard of {} is a JSON {}, expected a file name", file, name, shard.type_name());
-    const Path shard_path = shard.get<std::string>();
-    // An index must not lead out of its folder.
-    require(!shard_path.empty() && shard_path == shard_path.filename() && shard_path != "..", ErrorKind::data,
-            "[weights] {}: shard of {} is \"{}\", expected a plain file name", file, name,
-            shard_path.string());
-    shards[name] = shard_path.string();
+  std::string key, name, shard;
+  bool found = false;
+  reader.enter_object("index");
+  while (reader.next_key(key)) {
+    if (key != "weight_map") {
+      reader.skip("value");
+      continue;
+    }
+    found = true;
+    for (reader.enter_object("\"weight_map\""); reader.next_key(name);) {
+      reader.about(name);
+      reader.string("shard", shard);
+      // An index must not lead out of its folder.
+      if (shard.empty() || Path(shard) != Path(shard).filename() || shard == "..")
+        reader.fail(fmt::format("shard is \"{}\", expected a plain file name", shortened(shard, 120)));
+      if (!shards.emplace(name, shard).second) reader.fail("occurs twice");
+      if (shards.size() > kMostTensors) reader.fail(fmt::format("is one of more than {}", kMostTensors));
+      reader.about("");
+    }
   }
+  reader.end();
+  if (!found) reader.fail("has no \"weight_map\" object");
   return shards;
 }
 

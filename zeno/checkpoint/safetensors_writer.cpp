@@ -42,6 +42,10 @@ std::string safetensors_header(const std::vector<TensorSpec>& tensors, const Met
   std::string text = OrderedJson(std::move(header)).dump();
   uint64_t length = text.size();
   length = round_up(length + sizeof(length), align) - sizeof(length);
+  require(
+      length <= kMaxSafetensorsHeader, ErrorKind::usage,
+      "[safetensors] the header of {} tensors takes {} bytes, expected at most {}; use more ranks or files",
+      tensors.size(), length, kMaxSafetensorsHeader);
   text.resize(length, ' ');
   return std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + text;
 }

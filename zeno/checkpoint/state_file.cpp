@@ -125,11 +125,15 @@ void leave_note(const Path& folder, int rank, int world, const std::vector<State
 std::optional<std::vector<StateFile>> read_note(const Path& folder, int rank, int world) {
   const Path note = folder / note_name(rank, world);
   if (!file_exists(note)) return std::nullopt;
-  return parse_state_files(read_file(note), note.string());
+  return parse_state_files(read_file(note, kMaxManifestBytes), note.string());
 }
 
 void commit_manifest(const Path& folder, const Manifest& manifest) {
-  replace_file(folder / kManifestName, format_manifest(manifest));
+  const std::string text = format_manifest(manifest);
+  require(text.size() <= kMaxManifestBytes, ErrorKind::usage,
+          "[checkpoint] {}: the manifest takes {} bytes, expected at most {}", folder.string(), text.size(),
+          kMaxManifestBytes);
+  replace_file(folder / kManifestName, text);
   sync_folder(folder.parent_path());
   std::error_code ignored;  // notes that stay harm nobody
   for (int rank = 0; rank < manifest.world; ++rank)

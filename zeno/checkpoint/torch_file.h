@@ -52,7 +52,8 @@ class TorchFile {
   std::string folder_;  // of the archive's entries
   Pickle pickle_;
   std::vector<TorchTensor> tensors_;
-  size_t visits_ = 0;  // of containers: shared ones count each time
+  // Of containers, and of all tensors: shared ones count each time.
+  size_t visits_ = 0, name_bytes_ = 0;
 };
 
 // Elements [offset, offset + count) of an extent, as floats.

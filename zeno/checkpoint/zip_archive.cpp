@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "zeno/base/error.h"
+#include "zeno/base/utf8.h"
 
 namespace zeno::checkpoint {
 namespace {
@@ -14,7 +15,10 @@ namespace {
 constexpr uint32_t kEndRecord = 0x06054b50, kEntryRecord = 0x02014b50, kLocalRecord = 0x04034b50;
 constexpr uint32_t kEnd64Record = 0x06064b50, kEnd64Locator = 0x07064b50;
 constexpr size_t kEndBytes = 22, kLocatorBytes = 20, kEnd64Bytes = 56, kEntryBytes = 46, kLocalBytes = 30;
-constexpr uint64_t kMostDirectoryBytes = uint64_t(256) << 20;
+constexpr uint64_t kMostDirectoryBytes = uint64_t(128) << 20, kMostEntries = uint64_t(1) << 20;
+
+// Of an entry, in messages.
+std::string shown(std::string_view name) { return shortened(name, 120); }
 
 template <class T>
 T field(std::string_view bytes, size_t at) {
@@ -99,8 +103,11 @@ void ZipArchive::read_directory() {
             where);
     directory = {field<uint64_t>(wide, 48), field<uint64_t>(wide, 40), field<uint64_t>(wide, 32)};
   }
+  require(directory.entries <= kMostEntries && directory.bytes <= kMostDirectoryBytes, ErrorKind::data,
+          "[zip] {}: the directory has {} entries in {} bytes, expected at most {} in {}", where,
+          directory.entries, directory.bytes, kMostEntries, kMostDirectoryBytes);
   require(directory.begin <= size && directory.bytes <= size - directory.begin &&
-              directory.bytes <= kMostDirectoryBytes && directory.entries <= directory.bytes / kEntryBytes,
+              directory.entries <= directory.bytes / kEntryBytes,
           ErrorKind::data, "[zip] {}: the directory ({} bytes at {}) is outside the file of {} bytes", where,
           directory.bytes, directory.begin, size);
   std::string bytes(size_t(directory.bytes), '\0');
@@ -122,28 +129,29 @@ void ZipArchive::read_directory() {
 void ZipArchive::add_entry(std::string_view record, std::string_view name) {
   const std::string where = path().string();
   require(field<uint16_t>(record, 10) == 0, ErrorKind::data,
-          "[zip] {}: {} is compressed, expected entries as torch.save stores them", where, name);
+          "[zip] {}: {} is compressed, expected entries as torch.save stores them", where, shown(name));
   const WideSizes sizes =
       widen(record.substr(kEntryBytes + name.size()),
             {field<uint32_t>(record, 24), field<uint32_t>(record, 20), field<uint32_t>(record, 42)}, where);
   const uint64_t size = file_.size();
   require(sizes.size == sizes.packed && sizes.header <= size && size - sizes.header >= kLocalBytes,
-          ErrorKind::data, "[zip] {}: {} is outside the file", where, name);
+          ErrorKind::data, "[zip] {}: {} is outside the file", where, shown(name));
   std::string local(kLocalBytes, '\0');
   file_.read_at(local.data(), local.size(), sizes.header);
   require(field<uint32_t>(local, 0) == kLocalRecord, ErrorKind::data, "[zip] {}: {} has no header", where,
-          name);
+          shown(name));
   const uint64_t begin = sizes.header + kLocalBytes + field<uint16_t>(local, 26) + field<uint16_t>(local, 28);
   require(begin <= size && sizes.size <= size - begin, ErrorKind::data,
-          "[zip] {}: {} ({} bytes) is outside the file; it may be cut short", where, name, sizes.size);
+          "[zip] {}: {} ({} bytes) is outside the file; it may be cut short", where, shown(name), sizes.size);
   const bool fresh =
       entries_.emplace(std::string(name), Entry{begin, sizes.size, field<uint32_t>(record, 16)}).second;
-  require(fresh, ErrorKind::data, "[zip] {}: {} is there twice", where, name);
+  require(fresh, ErrorKind::data, "[zip] {}: {} is there twice", where, shown(name));
 }
 
 const ZipArchive::Entry& ZipArchive::at(std::string_view name) const {
   const auto found = entries_.find(name);
-  require(found != entries_.end(), ErrorKind::data, "[zip] {}: there is no entry {}", path().string(), name);
+  require(found != entries_.end(), ErrorKind::data, "[zip] {}: there is no entry {}", path().string(),
+          shown(name));
   return found->second;
 }
 
@@ -151,8 +159,8 @@ std::string ZipArchive::name_ending_in(std::string_view suffix) const {
   std::string found;
   for (const auto& [name, entry] : entries_) {
     if (!name.ends_with(suffix)) continue;
-    require(found.empty(), ErrorKind::data, "[zip] {}: both {} and {} end in {}", path().string(), found,
-            name, suffix);
+    require(found.empty(), ErrorKind::data, "[zip] {}: both {} and {} end in {}", path().string(),
+            shown(found), shown(name), suffix);
     found = name;
   }
   require(!found.empty(), ErrorKind::data, "[zip] {}: there is no entry {}", path().string(), suffix);
@@ -174,8 +182,8 @@ void ZipArchive::check_overlap() const {
   for (size_t i = 1; i < sorted.size(); ++i) {
     const Entry& before = sorted[i - 1].first;
     require(before.begin + before.bytes <= sorted[i].first.begin, ErrorKind::data,
-            "[zip] {}: {} and {} overlap; the file is damaged", path().string(), sorted[i - 1].second,
-            sorted[i].second);
+            "[zip] {}: {} and {} overlap; the file is damaged", path().string(), shown(sorted[i - 1].second),
+            shown(sorted[i].second));
   }
 }
 
@@ -189,8 +197,8 @@ void ZipArchive::verify() const {
       checksum = crc32(checksum, bytes);
     }
     require(checksum == entry.checksum, ErrorKind::data,
-            "[zip] {}: {} ({} bytes) is damaged: got checksum {:08x}, expected {:08x}", path().string(), name,
-            entry.bytes, checksum, entry.checksum);
+            "[zip] {}: {} ({} bytes) is damaged: got checksum {:08x}, expected {:08x}", path().string(),
+            shown(name), entry.bytes, checksum, entry.checksum);
   }
 }
 

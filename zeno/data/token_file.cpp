@@ -8,6 +8,7 @@
 
 #include "zeno/base/disk_operation.h"
 #include "zeno/base/error.h"
+#include "zeno/base/newer_version.h"
 
 namespace zeno::data {
 namespace {
@@ -31,6 +32,9 @@ struct Header {
 static_assert(sizeof(Header) == 64);
 
 void check_header(const Header& header, uint64_t file_bytes, const std::string& path) {
+  if (header.version > kVersion)
+    throw NewerVersion(fmt::format("[token file] {}", path), "token file", header.version, kVersion,
+                       "write the file again with this one");
   require(header.version == kVersion, ErrorKind::data,
           "[token file] {}: got version {}, expected {}; write the file again with this Zeno", path,
           header.version, kVersion);

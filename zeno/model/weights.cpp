@@ -28,7 +28,7 @@ class FolderSource : public TensorSource {
     const checkpoint::TensorInfo& info = *found.info;
     return SourceTensor{.name = info.name,
                         .shape = info.shape,
-                        .type = info.type,
+                        .type = std::string(info.type),
                         .floating = info.type == "F64" || (info.dtype && is_float(*info.dtype)),
                         .file = found.file->path().string()};
   }

@@ -8,10 +8,12 @@
 
 #include "zeno/base/error.h"
 #include "zeno/base/math.h"
+#include "zeno/base/newer_version.h"
 
 namespace zeno::plan {
 namespace {
 
+constexpr int64_t kVersion = 1;  // of the file
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 
 // Every number of a machine once, for reading and writing.
@@ -98,7 +100,18 @@ std::vector<Machine> known_machines() {
   return {h200, h100, a100, v100};
 }
 
+// A newer Zeno may know more of a machine. A file without a version is of the first.
+void refuse_newer(const nlohmann::json& json, const Path& file) {
+  const int64_t version = json.contains("version") && json["version"].is_number_integer()
+                              ? json["version"].get<int64_t>()
+                              : kVersion;
+  if (version > kVersion)
+    throw NewerVersion(fmt::format("[machine] {}", file.string()), "machine profile", version, kVersion,
+                       "another file or --cache folder");
+}
+
 Machine parse_machine(const nlohmann::json& json, const Path& file) {
+  refuse_newer(json, file);
   const auto check = [&](bool good, std::string_view key, std::string_view expected) {
     require(good, ErrorKind::data,
             "[machine] {}: \"{}\": got {}, expected {}; write the file again with zeno doctor --measure",
@@ -122,7 +135,7 @@ Machine parse_machine(const nlohmann::json& json, const Path& file) {
   machine.node_ranks = int(number("node_ranks"));
   check(machine.nodes > 0, "nodes", "at least 1");
   check(machine.node_ranks > 0, "node_ranks", "at least 1");
-  std::vector<std::string> known{"name", "device", "nodes", "node_ranks"};
+  std::vector<std::string> known{"version", "name", "device", "nodes", "node_ranks"};
   for (const Field& field : fields_of(machine)) {
     field.value = number(known.emplace_back(field.name));
   }
@@ -194,7 +207,12 @@ Machine load_machine(const Path& file) {
 }
 
 void save_machine(const Machine& machine, const Path& file) {
+  if (file_exists(file)) {
+    const nlohmann::json there = nlohmann::json::parse(read_file(file), nullptr, false);
+    if (there.is_object()) refuse_newer(there, file);
+  }
   nlohmann::ordered_json json;
+  json["version"] = kVersion;
   json["name"] = machine.name;
   json["device"] = machine.kind == Device::Kind::cuda ? "cuda" : "cpu";
   json["nodes"] = machine.nodes;

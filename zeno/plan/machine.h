@@ -59,6 +59,7 @@ std::vector<std::string> machine_names();
 // JSON. Throws Error(input) when a field is missing, unknown or not a positive number.
 Machine load_machine(const Path& file);
 void save_machine(const Machine& machine, const Path& file);
+// Both throw NewerVersion where the file is of a newer Zeno.
 
 // A name, or a file where there is one.
 Machine find_machine(const std::string& name_or_file);

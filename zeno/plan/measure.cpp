@@ -6,6 +6,7 @@
 #include "zeno/base/error.h"
 #include "zeno/base/host.h"
 #include "zeno/base/log.h"
+#include "zeno/base/newer_version.h"
 #include "zeno/kernels/cuda/matmul_plans.h"
 #include "zeno/plan/measure_bench.h"
 #include "zeno/plan/measure_compute.h"
@@ -202,6 +203,8 @@ std::optional<Machine> measured_machine(const Path& cache, Device::Kind kind) {
   if (!file_exists(file)) return std::nullopt;
   try {
     return load_machine(file);
+  } catch (const NewerVersion&) {
+    throw;
   } catch (const Error& error) {
     log_warning("{}", error.what());
     return std::nullopt;

@@ -106,8 +106,7 @@ void restore(const checkpoint::Checkpoint& from, zero::Engine& engine) {
     const auto place = [&](size_t i, int64_t begin, DType dtype, std::span<std::byte> values) {
       loading.place(loading.runs[i], begin, {dtype, values});
     };
-    // Enough to keep a disk busy; with more, what they have read falls out of the caches before it is placed.
-    const int threads = std::clamp(4 * loading.cores, 4, loading.in_order ? 8 : 16);
+    const int threads = std::min(checkpoint::reading_threads(loading.cores), loading.in_order ? 8 : 16);
     from.read(wanted, place, {.threads = threads, .in_order = loading.in_order});
   });
 }

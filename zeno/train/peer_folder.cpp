@@ -7,15 +7,17 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <random>
 #include <set>
-#include <sstream>
 
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
+#include "zeno/base/text_list.h"
 #include "zeno/checkpoint/checkpoint.h"
 #include "zeno/checkpoint/state_file.h"
+#include "zeno/comm/joint_error.h"
 
 namespace zeno::train {
 namespace {
@@ -87,6 +89,7 @@ PeerFolder::PeerFolder(const RunConfig& run, comm::World& world)
   if (!any || !problem.empty()) return;
   make_folder();
   find_groups();
+  refuse_newer();
   drop_foreign();
 }
 
@@ -127,6 +130,16 @@ void PeerFolder::find_groups() {
   world_.exchange("unmarked");
 }
 
+// Whose run it was: what a newer Zeno left is neither used nor removed.
+void PeerFolder::refuse_newer() const {
+  comm::work_together(world_, "versions of peer snapshots", [&] {
+    if (!leads()) return;
+    for (const Path& snapshot : checkpoint::list_checkpoints(path_)) {
+      if (checkpoint::is_newer(snapshot)) checkpoint::read_manifest(snapshot);  // says so
+    }
+  });
+}
+
 // Snapshots are of use to the run that made them, or one that goes on from it: both have its output folder. A
 // host that was not there has none, or those of another run.
 void PeerFolder::drop_foreign() {
@@ -145,40 +158,42 @@ void PeerFolder::clear(int64_t but_step) const {
   }
 }
 
-// A line for each snapshot: step, ranks of the manifest, files.
+// A list for each snapshot: step, ranks of the manifest, files.
 std::string PeerFolder::list_own() const {
-  std::string text;
+  std::vector<std::string> snapshots;
   for (const std::string& name : list_folder(path_)) {
     const std::optional<int64_t> step = checkpoint::step_of(name);
     if (!step) continue;
     int world = 0;
-    std::string files;
+    std::vector<std::string> files;
     for (const std::string& file : list_folder(path_ / name)) {
-      if (file.ends_with(".safetensors")) files += " " + file;
+      if (file.ends_with(".safetensors")) files.push_back(file);
       if (file != kManifestName) continue;
       try {
-        world = checkpoint::parse_manifest(read_file(path_ / name / file), name).world;
-        files += " " + file;
+        world = checkpoint::read_manifest(path_ / name).world;
+        files.push_back(file);
       } catch (const Error& error) {
         log_warning("[peer snapshot] {}", error.what());
       }
     }
-    text += fmt::format("{} {}{}\n", *step, world, files);
+    std::vector<std::string> entry{std::to_string(*step), std::to_string(world)};
+    std::ranges::move(files, std::back_inserter(entry));
+    snapshots.push_back(pack_texts(entry));
   }
-  return text;
+  return pack_texts(snapshots);
 }
 
 std::vector<PeerFolder::Inventory> PeerFolder::exchange_inventories() {
   const std::vector<std::string> texts = world_.exchange(leads() ? list_own() : "");
   std::vector<Inventory> all;
   for (int rank = 0; rank < world_.size(); ++rank) {
-    std::istringstream lines(texts[size_t(rank)]);
-    for (std::string line; std::getline(lines, line);) {
-      std::istringstream words(line);
+    for (const std::string& snapshot : unpack_texts(texts[size_t(rank)])) {
+      const std::vector<std::string> words = unpack_texts(snapshot);
       Inventory& entry = all.emplace_back();
       entry.group = groups_->group_of(rank);
-      words >> entry.step >> entry.world;
-      for (std::string file; words >> file;) entry.files.insert(file);
+      entry.step = std::stoll(words.at(0));
+      entry.world = std::stoi(words.at(1));
+      entry.files.insert(words.begin() + 2, words.end());
     }
   }
   return all;

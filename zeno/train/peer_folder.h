@@ -53,6 +53,7 @@ class PeerFolder {
 
   void make_folder() const;
   void find_groups();
+  void refuse_newer() const;
   void drop_foreign();
   void clear(int64_t but_step) const;
   std::string list_own() const;

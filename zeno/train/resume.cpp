@@ -5,7 +5,10 @@
 
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
+#include "zeno/base/newer_version.h"
+#include "zeno/base/text_list.h"
 #include "zeno/checkpoint/checkpoint.h"
+#include "zeno/comm/joint_error.h"
 #include "zeno/train/checkpoint_state.h"
 #include "zeno/train/deepspeed_resume.h"
 
@@ -14,51 +17,80 @@ namespace {
 
 using checkpoint::Checkpoint;
 
-RunState state_of(const Checkpoint& checkpoint) {
-  return parse_run_state(checkpoint.manifest().run, checkpoint.folder().string());
+RunState state_of(const Path& folder) {
+  return parse_run_state(checkpoint::read_manifest(folder).run, folder.string());
 }
 
-// One path per line; what rank 0 sees is what all take.
-std::vector<Path> paths_of_rank_0(const std::vector<Path>& mine, comm::World& world) {
-  std::string text;
-  for (const Path& path : mine) text += path.string() + '\n';
-  text = world.exchange(text, "checkpoints to resume from")[0];
-  std::vector<Path> paths;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = text.find('\n', begin);
-    paths.emplace_back(text.substr(begin, end - begin));
-    begin = end + 1;
+// What is on the disk: checkpoints whose manifest and headers are whole, newest first, and what is wrong with
+// the oldest that is not.
+struct Found {
+  std::vector<Path> folders;
+  std::string damage;
+};
+
+// A damaged checkpoint makes an automatic resume take an older one. Everything else (a limit, a disk that is
+// away, a newer Zeno's) is no reason to: the run ends, and what is newer stays.
+bool is_damage(const Error& error) {
+  return error.kind() == ErrorKind::data && dynamic_cast<const NewerVersion*>(&error) == nullptr;
+}
+
+Found look_for_checkpoints(const RunConfig& run) {
+  const bool automatic = run.resume == "auto";
+  std::vector<Path> there{run.resume};
+  if (automatic) there = checkpoint::list_checkpoints(checkpoints_of(run));
+  // The folder of a run stands for its newest checkpoint.
+  const std::vector<Path> below = checkpoint::list_checkpoints(Path(run.resume) / "checkpoints");
+  if (!automatic && !below.empty()) there = {below.front()};
+  Found found;
+  for (const Path& path : there) {
+    try {
+      Checkpoint::open(path);
+      found.folders.push_back(path);
+    } catch (const Error& error) {
+      if (!automatic || !is_damage(error)) throw;
+      found.damage = error.what();
+      log_warning("{}; trying an older checkpoint", found.damage);
+    }
   }
-  return paths;
+  return found;
 }
 
-// Of the first rank that has one, on all ranks: a damaged checkpoint makes them take an older one. Everything
-// else (a limit, a disk that is away) is no reason to: the run ends, and what is newer stays.
-std::string agree_on_damage(const std::string& damage, const std::string& failure, comm::World& world) {
-  const std::string failed = comm::first_problem(world, failure, "failures of a restore");
-  require(failed.empty(), ErrorKind::io, "{}", failed);
-  return comm::first_problem(world, damage, "damage of checkpoints");
+// What rank 0 sees is what all take.
+Found find_on_disk(const RunConfig& run, comm::World& world) {
+  std::vector<std::string> texts;
+  comm::work_together(world, "checkpoints to resume from", [&] {
+    if (world.rank() > 0) return;
+    const Found mine = look_for_checkpoints(run);
+    texts.push_back(mine.damage);
+    for (const Path& path : mine.folders) texts.push_back(path.string());
+  });
+  texts = unpack_texts(world.exchange(pack_texts(texts), "checkpoints of rank 0")[0]);
+  Found found{.folders = {}, .damage = texts.front()};
+  found.folders.assign(texts.begin() + 1, texts.end());
+  return found;
 }
 
 // What is damaged, empty when nothing is; the same on all ranks.
 std::string try_restore(const Path& folder, const RunState& now, zero::Engine& engine, comm::World& world,
                         RunState& state) {
-  std::string damage, failure;
-  try {
-    const Checkpoint checkpoint = Checkpoint::open(folder, checkpoint::Files::present);
-    state = state_of(checkpoint);
-    require_same_run(state, now, folder.string());
-    if (!state.adapter.empty() && state.model != now.model && world.rank() == 0) {
-      log_warning(
-          "[resume] {}: the adapter was trained on {}, and the base is {} now; they must be the same model",
-          folder.string(), state.model, now.model);
+  std::string damage;
+  comm::work_together(world, "failures of a restore", [&] {
+    try {
+      const Checkpoint checkpoint = Checkpoint::open(folder, checkpoint::Files::present);
+      state = parse_run_state(checkpoint.manifest().run, folder.string());
+      require_same_run(state, now, folder.string());
+      if (!state.adapter.empty() && state.model != now.model && world.rank() == 0) {
+        log_warning(
+            "[resume] {}: the adapter was trained on {}, and the base is {} now; they must be the same model",
+            folder.string(), state.model, now.model);
+      }
+      restore(checkpoint, engine);
+    } catch (const Error& error) {
+      if (!is_damage(error)) throw;
+      damage = error.what();
     }
-    restore(checkpoint, engine);
-  } catch (const Error& error) {
-    if (error.kind() == ErrorKind::usage) throw;
-    (error.kind() == ErrorKind::data ? damage : failure) = error.what();
-  }
-  return agree_on_damage(damage, failure, world);
+  });
+  return comm::first_problem(world, damage, "damage of checkpoints");
 }
 
 }  // namespace
@@ -71,49 +103,30 @@ bool goes_on_from(const RunConfig& run, const Path& newest) {
          std::filesystem::equivalent(run.resume, run.out, ignored);
 }
 
-std::string base_model_of(const Path& checkpoint) { return state_of(Checkpoint::open(checkpoint)).model; }
+std::string base_model_of(const Path& checkpoint) { return state_of(checkpoint).model; }
 
 std::optional<ResumePoint> find_resume_point(const RunConfig& run, const std::vector<Path>& in_memory,
                                              comm::World& world) {
   if (run.resume.empty()) return std::nullopt;
-  const bool automatic = run.resume == "auto";
-  if (!automatic) {
+  if (run.resume != "auto") {
     if (std::optional<ResumePoint> point = find_deepspeed_point(run.resume, world)) return point;
   }
+  const Found found = find_on_disk(run, world);
   ResumePoint point;
-  std::string damage, failure;
-  if (world.rank() == 0) {
-    std::vector<Path> found{run.resume};
-    if (automatic) found = checkpoint::list_checkpoints(checkpoints_of(run));
-    // The folder of a run stands for its newest checkpoint.
-    const std::vector<Path> below = checkpoint::list_checkpoints(Path(run.resume) / "checkpoints");
-    if (!automatic && !below.empty()) found = {below.front()};
-    for (const Path& path : found) {
-      try {
-        Checkpoint::open(path);
-        point.folders.push_back(path);
-      } catch (const Error& error) {
-        (error.kind() == ErrorKind::data ? damage : failure) = error.what();
-        if (automatic && error.kind() == ErrorKind::data)
-          log_warning("{}; trying an older checkpoint", error.what());
-      }
-    }
-  }
-  damage = agree_on_damage(damage, failure, world);
-  require(automatic || damage.empty(), ErrorKind::data, "{}", damage);
-  point.folders = paths_of_rank_0(point.folders, world);
+  point.folders = in_memory;
+  point.folders.insert(point.folders.end(), found.folders.begin(), found.folders.end());
   // By step; of equal ones that in memory, which is read faster.
   point.folders.insert(point.folders.begin(), in_memory.begin(), in_memory.end());
   std::ranges::stable_sort(point.folders, std::greater<>{},
                            [](const Path& path) { return checkpoint::step_of(path.filename().string()); });
   if (point.folders.empty()) {
-    require(damage.empty(), ErrorKind::data,
-            "[resume] no whole checkpoint is left: {}; to start anew, move {} away", damage,
+    require(found.damage.empty(), ErrorKind::data,
+            "[resume] no whole checkpoint is left: {}; to start anew, move {} away", found.damage,
             checkpoints_of(run).string());
     log_info("[resume] no checkpoint in {}: starting anew", checkpoints_of(run).string());
     return std::nullopt;
   }
-  point.state = state_of(Checkpoint::open(point.folders.front(), checkpoint::Files::present));
+  point.state = state_of(point.folders.front());
   return point;
 }
 

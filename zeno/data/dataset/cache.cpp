@@ -11,6 +11,7 @@
 #include "zeno/base/disk_operation.h"
 #include "zeno/base/error.h"
 #include "zeno/base/math.h"
+#include "zeno/base/newer_version.h"
 
 namespace zeno::data {
 namespace {
@@ -233,6 +234,9 @@ void CacheWriter::commit(const std::string& identity, const BuildReport& report)
 
 CachedSamples::CachedSamples(const Path& folder, const std::string& identity) try : folder_(folder) {
   const Json manifest = read_manifest(folder);
+  if (const Json& version = manifest.at("version"); version.is_number_integer() && version > kVersion)
+    throw NewerVersion(fmt::format("[dataset] {}", folder.string()), "dataset cache", version.get<int64_t>(),
+                       kVersion, "another --cache folder");
   require(manifest.at("version") == kVersion && manifest.at("key") == key_of(identity), ErrorKind::data,
           "[dataset] {}: damaged: the manifest is of another dataset", folder.string());
   report_ = report_of(manifest.at("report"));

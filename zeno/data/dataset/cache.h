@@ -75,7 +75,8 @@ class CacheWriter {
 class CachedSamples {
  public:
   // Throws Error(data) when the folder is no complete cache of `identity`: the manifest's version and
-  // identity, the size of every column and the checksum of the index are compared.
+  // identity, the size of every column and the checksum of the index are compared. A cache of a newer Zeno is
+  // a NewerVersion.
   CachedSamples(const Path& folder, const std::string& identity);
 
   int64_t tokens() const { return report_.tokens; }

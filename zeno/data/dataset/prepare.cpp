@@ -7,6 +7,7 @@
 #include "zeno/base/error.h"
 #include "zeno/base/host.h"
 #include "zeno/base/log.h"
+#include "zeno/base/newer_version.h"
 #include "zeno/base/quantity.h"
 #include "zeno/base/utf8.h"
 #include "zeno/base/workers.h"
@@ -219,11 +220,13 @@ void log_report(const BuildReport& report, const Path& folder) {
   }
 }
 
-// The report of a cache that can be used; one that is damaged is as good as none.
+// The report of a cache that can be used; one that is damaged is as good as none, but not a newer Zeno's.
 std::optional<BuildReport> usable(const DatasetIdentity& identity, bool warn) {
   if (!is_complete_cache(identity.folder)) return std::nullopt;
   try {
     return CachedSamples(identity.folder, identity.text).report();
+  } catch (const NewerVersion&) {
+    throw;
   } catch (const Error& error) {
     if (warn) log_warning("{}: building it again", error.what());
     return std::nullopt;

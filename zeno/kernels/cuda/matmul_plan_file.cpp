@@ -10,7 +10,7 @@
 namespace zeno::cuda {
 namespace {
 
-constexpr std::string_view kTitle = "zeno matmul plans 2\n", kMachine = "machine ", kChecksum = "checksum ";
+constexpr std::string_view kName = "zeno matmul plans ", kMachine = "machine ", kChecksum = "checksum ";
 
 uint64_t checksum(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
@@ -81,14 +81,17 @@ std::pair<MatmulKey, MatmulPlan> parse_plan(std::string_view text) {
   return {key, plan};
 }
 
+std::string title_of_plan_file() { return fmt::format("{}{}\n", kName, kPlanFileVersion); }
+
 // The text between title and checksum, once both are right.
 std::string_view body_of(std::string_view text) {
-  require(text.starts_with(kTitle), ErrorKind::data, "not a plan file of this version");
+  const std::string title = title_of_plan_file();
+  require(text.starts_with(title), ErrorKind::data, "not a plan file of this version");
   const size_t seal = text.rfind(kChecksum);
   require(seal != text.npos && text[seal - 1] == '\n', ErrorKind::data, "no checksum: it was cut short");
   require(text.substr(seal) == fmt::format("{}{:016x}\n", kChecksum, checksum(text.substr(0, seal))),
           ErrorKind::data, "wrong checksum");
-  return text.substr(kTitle.size(), seal - kTitle.size());
+  return text.substr(title.size(), seal - title.size());
 }
 
 }  // namespace
@@ -103,8 +106,15 @@ size_t version_of(std::string_view machine) {
   return version;
 }
 
+int64_t plan_file_version(std::string_view text) {
+  int64_t version = 0;
+  if (text.starts_with(kName))
+    std::from_chars(text.data() + kName.size(), text.data() + text.size(), version);
+  return version;
+}
+
 std::string format_plan_file(const PlanSet& plans) {
-  std::string text(kTitle);
+  std::string text = title_of_plan_file();
   for (const auto& [machine, list] : plans) {
     fmt::format_to(std::back_inserter(text), "{}{}\n", kMachine, machine);
     for (const auto& [key, plan] : list) append_plan(text, key, plan);

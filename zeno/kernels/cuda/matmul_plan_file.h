@@ -2,6 +2,7 @@
 // and a checksum. Pure functions of strings; who reads and writes the file is matmul_plans.cpp.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -17,6 +18,10 @@ using PlanSet = std::map<std::string, std::map<MatmulKey, MatmulPlan>>;
 std::string machine_name(size_t library_version, std::string_view device, int multiprocessors);
 // The version of cuBLASLt in a machine name; 0 when there is none.
 size_t version_of(std::string_view machine);
+
+inline constexpr int64_t kPlanFileVersion = 2;
+// That a text says it is of; 0: it is no plan file.
+int64_t plan_file_version(std::string_view text);
 
 std::string format_plan_file(const PlanSet& plans);
 // Plans have origin `loaded`. Throws Error(data) that says what is wrong.

@@ -11,6 +11,7 @@
 #include "zeno/base/error.h"
 #include "zeno/base/file.h"
 #include "zeno/base/log.h"
+#include "zeno/base/newer_version.h"
 #include "zeno/kernels/cuda/matmul_algorithm.h"
 #include "zeno/kernels/cuda/matmul_cache.h"
 
@@ -23,7 +24,13 @@ constexpr uint64_t kMostFileBytes = uint64_t(64) << 20;
 std::optional<PlanSet> read_plans(const Path& path) {
   if (!file_exists(path)) return std::nullopt;
   try {
-    return parse_plan_file(read_file(path, kMostFileBytes));
+    const std::string text = read_file(path, kMostFileBytes);
+    if (const int64_t version = plan_file_version(text); version > kPlanFileVersion)
+      throw NewerVersion(fmt::format("[matmul] {}", path.string()), "plan file", version, kPlanFileVersion,
+                         "another --cache folder");
+    return parse_plan_file(text);
+  } catch (const NewerVersion&) {
+    throw;
   } catch (const Error& error) {
     log_warning("[matmul] ignoring the plans in {}: {}", path.string(), error.what());
     return std::nullopt;

@@ -31,7 +31,8 @@ class MatmulTuning {
 };
 
 // Takes the plans that this version of cuBLASLt made, for any model of GPU. A missing file holds none; a
-// damaged one or one of another version is ignored with a line in the log, never an error. Plans already
+// damaged one or one of an older version is ignored with a line in the log, never an error; one of a newer
+// Zeno is a NewerVersion, since saving would replace it. Plans already
 // tuned by this process win. Call before the first product.
 void load_matmul_plans(const std::filesystem::path& path);
 // Adds the tuned plans of this process to those in the file, in one step; makes the folder. Processes must
