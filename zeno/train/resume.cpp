@@ -6,6 +6,7 @@
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
 #include "zeno/checkpoint/checkpoint.h"
+#include "zeno/train/agreement.h"
 #include "zeno/train/checkpoint_state.h"
 #include "zeno/train/deepspeed_resume.h"
 
@@ -102,6 +103,7 @@ std::optional<ResumePoint> find_resume_point(const RunConfig& run, const std::ve
   damage = agree_on_damage(damage, failure, world);
   require(automatic || damage.empty(), ErrorKind::data, "{}", damage);
   point.folders = paths_of_rank_0(point.folders, world);
+  if (!point.folders.empty()) agree_on_checkpoint(point.folders.front(), world);
   // By step; of equal ones that in memory, which is read faster.
   point.folders.insert(point.folders.begin(), in_memory.begin(), in_memory.end());
   std::ranges::stable_sort(point.folders, std::greater<>{},

@@ -13,6 +13,7 @@
 #include "zeno/data/chat/chat_template.h"
 #include "zeno/device/clock_limit.h"
 #include "zeno/model/adapter_config.h"
+#include "zeno/train/agreement.h"
 #include "zeno/train/auto_setting.h"
 #include "zeno/train/build_progress.h"
 #include "zeno/train/checkpoint_saver.h"
@@ -377,6 +378,7 @@ RunSummary train_rank(ParsedConfig parsed, comm::World& world) {
   set_log_rank(world.rank());
   require(!parsed.config.run.model.empty(), ErrorKind::usage, "[train] no model: give --model DIR");
   require(!parsed.config.run.out.empty(), ErrorKind::usage, "[train] no output folder: give --out DIR");
+  agree_on_inputs(parsed, world);
   resolve_device(parsed, device_of(parsed.config.run, world.local_rank()).kind);
   check_disk_folders(parsed);
   const model::ModelConfig model = model::load_config(parsed.config.run.model);
