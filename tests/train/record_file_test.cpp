@@ -61,7 +61,7 @@ TEST(RecordFile, KeepsNoMoreThanItsBound) {
   RecordFile file = RecordFile::create(path);
   disk.room = 0;
   const std::string record = std::string(999, 'x') + "\n";
-  constexpr int64_t kRecords = 5000, kFit = int64_t(RecordFile::kMostWaiting) / 1000;
+  constexpr int64_t kRecords = 9000, kFit = int64_t(RecordFile::kMostWaiting) / 1000;
   for (int64_t i = 0; i < kRecords; ++i) EXPECT_THROW(file.append(record), Error);
   disk.room = 1 << 30;
   file.append("last\n");

@@ -16,7 +16,7 @@ namespace zeno::train {
 
 class RecordFile {
  public:
-  static constexpr size_t kMostWaiting = size_t(1) << 20;  // bytes that are kept; later records are lost
+  static constexpr size_t kMostWaiting = size_t(4) << 20;  // bytes that are kept; later records are lost
 
   // Empties what is there.
   static RecordFile create(const Path& path) { return RecordFile(File::create(path), 0); }
