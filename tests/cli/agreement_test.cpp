@@ -88,6 +88,7 @@ TEST_F(Agreement, CopiesElsewhereAreFine) {
 }
 
 TEST_F(Agreement, OtherData) {
+  if (!ZENO_FULL_TESTS) GTEST_SKIP() << "make test-full";
   replace_text("other.jsonl", "line 200 of", "line 299 of");
   expect_refused(run_apart(usual(), path("out")), 3, {kWho, "other.jsonl", "data.jsonl", "bytes (hash "});
 }
@@ -116,6 +117,7 @@ TEST_F(Agreement, OtherWeightsAtEveryStage) {
 }
 
 TEST_F(Agreement, OtherPosition) {
+  if (!ZENO_FULL_TESTS) GTEST_SKIP() << "make test-full";
   replace_text("other/config.json", "(\"rope_theta\": )[0-9.]+", "$015000.0");
   expect_refused(run_apart(usual(), path("out")), 3, {kWho, "other/config.json"});
 }
@@ -259,6 +261,16 @@ TEST_F(AgreementApart, AnyFileWithTheSameName) {
     expect_refused(run_with(name, theirs, flags), 3,
                    {kWho, " has another " + path(name) + " than rank 0 on "});
   }
+}
+
+TEST_F(AgreementApart, AnOutputFolderThatIsNotShared) {
+  std::filesystem::create_directory(path("empty"));
+  std::filesystem::create_directory(path("out"));
+  const CommandResult run = run_with("out", "empty", "--data generated --steps 2 --save-every 1");
+  EXPECT_EQ(run.exit_code, 2) << run.output;
+  for (const char* part : {"[train] --out ", "rank 1 on ", "need a folder that all hosts share"})
+    EXPECT_NE(run.output.find(part), std::string::npos) << part << "\n" << run.output;
+  EXPECT_FALSE(std::filesystem::exists(path("out/metrics.csv"))) << "the run has begun";
 }
 
 TEST_F(AgreementApart, ACheckpointThatOneHostDoesNotSee) {

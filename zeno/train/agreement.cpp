@@ -5,11 +5,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <map>
-#include <optional>
-#include <tuple>
+#include <random>
+#include <thread>
 #include <utility>
 
 #include "zeno/base/quantity.h"
@@ -211,6 +212,31 @@ void agree_on_checkpoint(const Path& folder, comm::World& world) {
             "folder that all hosts share",
             rank, host, cut_path(manifest.string()), first_host, theirs, first);
       });
+}
+
+void agree_on_output(const Path& out, comm::World& world) {
+  if (!spans_processes(world)) return;
+  // A name that nobody has looked for: network file systems remember for a while what was not there.
+  std::string name = fmt::format(".shared-{}-{:08x}", getpid(), std::random_device()());
+  name = world.exchange(name, "name of a file in the output folder").front();
+  comm::work_together(world, "a file in the output folder", [&] {
+    if (world.rank() == 0) File::create(out / name);
+  });
+  bool seen = file_exists(out / name);
+  for (int tries = 0; !seen && tries < 10; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    seen = file_exists(out / name);
+  }
+  const std::string host =
+      comm::first_problem(world, seen ? "" : fmt::format("rank {} on {}", world.rank(), host_name()),
+                          "ranks that see the output folder");
+  if (world.rank() == 0) remove_file(out / name);
+  if (host.empty()) return;
+  comm::fail_together(
+      world, 0, ErrorKind::usage,
+      fmt::format("[train] --out {}: {} sees another folder there than rank 0; checkpoints (--save-every) "
+                  "need a folder that all hosts share",
+                  cut_path(out.string()), host));
 }
 
 WeightAgreement::WeightAgreement(const std::vector<nn::Parameter>& params, const comm::World& world)

@@ -30,6 +30,10 @@ void agree_on_tokens(const data::TokenSource& tokens, std::string_view flag, com
 // Every rank must see the checkpoint that rank 0 resumes from, as it is there.
 void agree_on_checkpoint(const Path& folder, comm::World& world);
 
+// Every rank must see the folder `out` of rank 0, which is there: each writes its part of a checkpoint into
+// it.
+void agree_on_output(const Path& out, comm::World& world);
+
 // The weights that ranks read from their model folders: where several read the same parts of a parameter they
 // must have read the same values.
 class WeightAgreement {

@@ -405,6 +405,7 @@ RunSummary train_rank(ParsedConfig parsed, comm::World& world) {
     lock.emplace(run.out);
     if (!run.trace.empty()) File::create(run.trace);
   }
+  if (run.save_every > 0) agree_on_output(run.out, world);
   std::optional<ClockLimit> clock;
   if (run.limit_gpu_clock) clock.emplace(pci_address(device_of(run, world.local_rank())));
   RunData data = open_run_data(config, model.vocab, seq, world, build_progress(world.rank()));
