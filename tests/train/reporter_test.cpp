@@ -70,6 +70,7 @@ TEST(Reporter, WritesAgainWhatAFullDiskDidNotTake) {
   const test::TempDir folder;
   ParsedConfig parsed;
   parsed.config.run.out = folder.path();
+  set_log_level(LogLevel::info);
   testing::internal::CaptureStderr();
   Reporter reporter(parsed, 90, 0, {});
   for (int64_t step = 1; step <= 90; ++step) {
@@ -98,6 +99,7 @@ TEST(Reporter, SaysWhatIsMissingWhenTheDiskStaysFull) {
   const test::TempDir folder;
   ParsedConfig parsed;
   parsed.config.run.out = folder.path();
+  set_log_level(LogLevel::info);
   testing::internal::CaptureStderr();
   Reporter reporter(parsed, 3, 0, {});
   for (int64_t step = 1; step <= 3; ++step) {
