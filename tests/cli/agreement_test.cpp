@@ -223,6 +223,14 @@ TEST_F(AgreementOnLoad, AWeightThatNoSampleSees) {
   EXPECT_FALSE(std::filesystem::exists(path("out/model.safetensors")));
 }
 
+// One host reads its files whole, the other samples: the file to blame is the one of another size.
+TEST_F(AgreementOnLoad, AFileThatChangesHowOthersAreRead) {
+  if (!ZENO_FULL_TESTS) GTEST_SKIP() << "make test-full";
+  std::filesystem::resize_file(path("other/model-padding.safetensors"), 200 << 20);
+  expect_refused(run_apart("--data data.jsonl --config $CONFIG --micro-batch 2", path("out")), 3,
+                 {kWho, "other/model-padding.safetensors", "209,715,200 bytes", "314,572,800 bytes"});
+}
+
 // Paths are the same, files are not: each rank has a file system of its own.
 class AgreementApart : public Agreement {
  protected:

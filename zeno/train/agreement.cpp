@@ -8,7 +8,9 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <map>
+#include <optional>
 #include <random>
 #include <thread>
 #include <utility>
@@ -89,8 +91,6 @@ std::vector<RunInput> unpack_inputs(std::string_view in) {
   return inputs;
 }
 
-bool same(const RunInput& a, const RunInput& b) { return a.name == b.name && a.value == b.value; }
-
 // What `theirs` has otherwise than `first`, which is rank 0's.
 std::string describe_difference(const RunInput& first, const RunInput& theirs, const std::string& host,
                                 const std::string& first_host, int rank) {
@@ -107,34 +107,47 @@ std::string describe_difference(const RunInput& first, const RunInput& theirs, c
                      first.kind == ErrorKind::usage ? "install the same program on all hosts" : kCopyFiles);
 }
 
-// Lists of ranks that differ in length do so behind a number of files, or have other files in a model folder.
+RunInput absent(const RunInput& input) {
+  RunInput none = input;
+  none.value = input.file.empty() ? "none" : "no such file";
+  return none;
+}
+
+using Difference = std::pair<RunInput, RunInput>;
+
+// The first input of which `view` differs, with that of rank 0 in front. A model folder may lack a file of
+// another.
+template <class View>
+std::optional<Difference> find_difference(const std::vector<RunInput>& first,
+                                          const std::vector<RunInput>& theirs, const View& view) {
+  std::map<std::string, const RunInput*> by_name;
+  for (const RunInput& input : theirs) by_name[input.name] = &input;
+  for (const RunInput& input : first) {
+    const auto found = by_name.find(input.name);
+    const RunInput other = found == by_name.end() ? absent(input) : *found->second;
+    if (view(other.value) != view(input.value)) return Difference(input, other);
+    if (found != by_name.end()) by_name.erase(found);
+  }
+  if (by_name.empty()) return std::nullopt;
+  const RunInput& more = *by_name.begin()->second;
+  return Difference(absent(more), more);
+}
+
 [[noreturn]] void fail_on_difference(const std::vector<RunInput>& mine, bool leads, comm::World& world) {
   const std::vector<std::string> lists = world.exchange(leads ? pack(mine) : "", "inputs that differ");
   const std::vector<std::string> hosts = world.exchange(host_name(), "names of hosts");
   const std::vector<RunInput> first = unpack_inputs(lists[0]);
   for (int rank = 1; rank < world.size(); ++rank) {
-    if (lists[size_t(rank)].empty()) continue;
+    if (lists[size_t(rank)].empty() || lists[size_t(rank)] == lists[0]) continue;
     const std::vector<RunInput> theirs = unpack_inputs(lists[size_t(rank)]);
-    std::map<std::string, const RunInput*> by_name;
-    for (const RunInput& input : theirs) by_name[input.name] = &input;
-    for (const RunInput& input : first) {
-      const auto found = by_name.find(input.name);
-      RunInput none = input;
-      none.value = input.file.empty() ? "none" : "no such file";
-      const RunInput& other = found == by_name.end() ? none : *found->second;
-      if (same(input, other)) {
-        by_name.erase(found);
-        continue;
-      }
-      comm::fail_together(world, 0, input.kind,
-                          describe_difference(input, other, hosts[size_t(rank)], hosts[0], rank));
-    }
-    if (by_name.empty()) continue;
-    const RunInput& more = *by_name.begin()->second;
-    RunInput none = more;
-    none.value = more.file.empty() ? "none" : "no such file";
-    comm::fail_together(world, 0, more.kind,
-                        describe_difference(none, more, hosts[size_t(rank)], hosts[0], rank));
+    // Sizes first: how much of a file is read depends on those beside it.
+    const auto size = [](const std::string& value) { return value.substr(0, value.find(" (hash ")); };
+    auto found = find_difference(first, theirs, size);
+    if (!found) found = find_difference(first, theirs, std::identity());
+    if (!found) continue;
+    comm::fail_together(
+        world, 0, found->first.kind,
+        describe_difference(found->first, found->second, hosts[size_t(rank)], hosts[0], rank));
   }
   fail(ErrorKind::internal, "[train] ranks have other inputs, and none of them differs");
 }
