@@ -18,17 +18,20 @@ inline double noise(int64_t i) {
   return double(bits >> 11) / double(uint64_t(1) << 52) - 1;
 }
 
+// Step `i` of `steps`.
+inline train::ReportStep example_step(int64_t i, int64_t steps) {
+  const double t = double(i) / double(steps);
+  return {.step = i,
+          .loss = 0.8 + 4 * std::exp(-5 * t) + 0.25 * noise(i) * std::exp(-t),
+          .grad_norm = 0.4 + 2 * std::exp(-4 * t) + 0.2 * std::fabs(noise(7 * i)),
+          .lr = 3e-4 * (t < 0.1 ? 10 * t : 0.5 * (1 + std::cos(3.14159 * (t - 0.1) / 0.9))),
+          .tokens_per_s = 18000 + 900 * noise(3 * i) - (i % 50 == 0 ? 6000 : 0),
+          .step_ms = 228 + 12 * noise(3 * i),
+          .exposed_ms = 21 + 4 * noise(5 * i)};
+}
+
 inline void add_steps(train::ReportData& data, int64_t steps) {
-  for (int64_t i = 1; i <= steps; ++i) {
-    const double t = double(i) / double(steps);
-    data.steps.push_back({.step = i,
-                          .loss = 0.8 + 4 * std::exp(-5 * t) + 0.25 * noise(i) * std::exp(-t),
-                          .grad_norm = 0.4 + 2 * std::exp(-4 * t) + 0.2 * std::fabs(noise(7 * i)),
-                          .lr = 3e-4 * (t < 0.1 ? 10 * t : 0.5 * (1 + std::cos(3.14159 * (t - 0.1) / 0.9))),
-                          .tokens_per_s = 18000 + 900 * noise(3 * i) - (i % 50 == 0 ? 6000 : 0),
-                          .step_ms = 228 + 12 * noise(3 * i),
-                          .exposed_ms = 21 + 4 * noise(5 * i)});
-  }
+  for (int64_t i = 1; i <= steps; ++i) data.steps.add(example_step(i, steps));
 }
 
 inline void add_evals(train::ReportData& data, int64_t steps, int64_t every) {
@@ -61,7 +64,7 @@ inline void add_memory(train::ReportData& data, int ranks) {
 // Twelve layers under stage 3: gathers run ahead, the first one and some reductions do not hide.
 inline void add_timeline(train::ReportData& data) {
   train::Timeline& timeline = data.timeline;
-  timeline.step = int64_t(data.steps.size());
+  timeline.step = data.steps.count();
   timeline.lanes = {"compute", "gather", "reduce"};
   double compute = 0, gather = 0, reduce = 0;
   std::vector<train::TimelineSpan> gathers, reduces;

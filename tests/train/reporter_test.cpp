@@ -1,9 +1,12 @@
 #include "zeno/train/reporter.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
-#include "tests/support/faulty_files.h"
+#include <cerrno>
+
 #include "tests/support/temp_dir.h"
+#include "zeno/base/log.h"
 
 namespace zeno::train {
 namespace {
@@ -42,25 +45,110 @@ TEST(Reporter, EveryFileGetsStepsAndEvaluations) {
       << report.substr(0, 9000);
 }
 
-// A full disk costs the run its record, not its result.
-TEST(Reporter, AFileThatCannotBeWrittenIsLeftAlone) {
+int64_t count(const std::string& text, const std::string& part) {
+  int64_t found = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+struct FullAtTimes final : FileSystem {
+  bool full = false;
+  ssize_t pwrite(int fd, const void* data, size_t bytes, off_t offset) override {
+    if (!full) return FileSystem::pwrite(fd, data, bytes, offset);
+    errno = ENOSPC;
+    return -1;
+  }
+};
+
+// Of this process; 0 where a sanitizer counts.
+size_t allocated_bytes() { return mallinfo2().uordblks; }
+
+// A full disk costs the run nothing when it has room again.
+TEST(Reporter, WritesAgainWhatAFullDiskDidNotTake) {
+  FullAtTimes disk;
+  const FileSystemOverride use(disk);
   const test::TempDir folder;
   ParsedConfig parsed;
   parsed.config.run.out = folder.path();
-  test::FaultyFiles full("metrics.jsonl",
-                         {.call = test::FileCall::pwrite, .at = 1, .error = ENOSPC, .forever = true});
-  const FileSystemOverride use(full);
+  set_log_level(LogLevel::info);
+  testing::internal::CaptureStderr();
+  Reporter reporter(parsed, 90, 0, {});
+  for (int64_t step = 1; step <= 90; ++step) {
+    disk.full = step > 10 && step <= 40;
+    reporter.step({.step = step, .loss = 1.5, .first_bad = {}});
+    if (step == 30) reporter.evaluation({.step = step, .loss = 0.25});
+  }
+  reporter.finish({.steps = 90}, {}, {});
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(count(said, "No space left"), 3) << said;  // once for each file
+  EXPECT_EQ(count(said, "is written again; nothing is missing"), 3) << said;
+  const std::string lines = read_file(folder.path() / "metrics.jsonl");
+  EXPECT_EQ(count(lines, "\n"), 90 + 1 + 1);
+  EXPECT_EQ(count(read_file(folder.path() / "metrics.csv"), "\n"), 1 + 90 + 1);
+  for (const char* step : {"{\"step\":11,", "{\"step\":40,", "{\"event\":\"eval\",\"step\":30,"})
+    EXPECT_EQ(count(lines, step), 1) << step;
+  const auto events = list_folder(folder.path() / "tensorboard");
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(count(read_file(folder.path() / "tensorboard" / events[0]), "train/grad_norm"), 90);
+  EXPECT_NE(read_file(folder.path() / "report.html").find("is written again"), std::string::npos);
+}
+
+TEST(Reporter, SaysWhatIsMissingWhenTheDiskStaysFull) {
+  FullAtTimes disk;
+  const FileSystemOverride use(disk);
+  const test::TempDir folder;
+  ParsedConfig parsed;
+  parsed.config.run.out = folder.path();
+  set_log_level(LogLevel::info);
   testing::internal::CaptureStderr();
   Reporter reporter(parsed, 3, 0, {});
-  for (int64_t step = 1; step <= 3; ++step) reporter.step({.step = step, .loss = 1.5, .first_bad = {}});
+  for (int64_t step = 1; step <= 3; ++step) {
+    disk.full = step > 1;
+    reporter.step({.step = step, .loss = 1.5, .first_bad = {}});
+  }
   reporter.finish({.steps = 3}, {}, {});
   const std::string said = testing::internal::GetCapturedStderr();
-  const std::string warning = "training goes on without metrics.jsonl";
-  EXPECT_NE(said.find(warning), std::string::npos) << said;
-  EXPECT_EQ(said.find(warning), said.rfind(warning)) << "said once";
-  EXPECT_EQ(full.count(test::FileCall::pwrite), 2);
-  EXPECT_NE(read_file(folder.path() / "metrics.csv").find("\n3,"), std::string::npos);
-  EXPECT_TRUE(file_exists(folder.path() / "report.html"));
+  EXPECT_EQ(count(said, "training goes on"), 3) << said;
+  EXPECT_EQ(count(said, "2 records up to the end are missing there"), 2) << said;
+  EXPECT_EQ(count(said, "3 records up to the end are missing there"), 1)
+      << said;  // metrics.jsonl: its last line too
+  EXPECT_EQ(count(said, "the run has no report"), 1) << said;
+  EXPECT_EQ(count(said, "; no report"), 1) << said;
+  EXPECT_EQ(count(said, "report: "), 0) << said;
+  EXPECT_NE(read_file(folder.path() / "metrics.csv").find("\n1,"), std::string::npos);
+}
+
+// Steps, evaluations, checkpoints and warnings of a run of any length take no more memory than those of a
+// short one.
+TEST(Reporter, AMillionStepsTakeNoMoreMemory) {
+  struct NoDisk final : FileSystem {
+    ssize_t pwrite(int, const void*, size_t bytes, off_t) override { return ssize_t(bytes); }
+  } disk;
+  const test::TempDir folder;
+  ParsedConfig parsed;
+  parsed.config.run.out = folder.path();
+  Reporter reporter(parsed, 1'000'000, 0, {});
+  set_log_level(LogLevel::error);
+  const size_t before = allocated_bytes();
+  size_t settled = 0;
+  {
+    const FileSystemOverride use(disk);
+    for (int64_t step = 1; step <= 1'000'000; ++step) {
+      reporter.step({.step = step, .loss = step == 500'000 ? 77.5 : 1.5, .first_bad = {}});
+      if (step % 10 == 0) reporter.evaluation({.step = step, .loss = 2});
+      if (step % 10 == 5)
+        reporter.note(step, ReportEvent::Kind::checkpoint, "writing the checkpoint of a step");
+      if (step == 100'000) settled = allocated_bytes();
+    }
+  }
+  EXPECT_LE(allocated_bytes(), settled + (64 << 10));
+  EXPECT_LE(allocated_bytes(), before + (4 << 20));
+  reporter.finish({.steps = 1'000'000}, {}, {});
+  set_log_level(LogLevel::info);
+  const std::string page = read_file(folder.path() / "report.html");
+  EXPECT_LT(page.size(), size_t(2) << 20);
+  EXPECT_NE(page.find("77.5"), std::string::npos) << "the spike is shown";
+  EXPECT_NE(page.find("The first 200 of 100000"), std::string::npos);
 }
 
 // TensorBoard shows the files of a folder as one run.

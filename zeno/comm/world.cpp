@@ -16,6 +16,15 @@ std::string shorten(std::string_view text) {
   return text.size() <= kLongest ? std::string(text) : fmt::format("{}...", text.substr(0, kLongest));
 }
 
+// What all ranks have found out together they all throw; a rank that left at once would end the exchange that
+// others learn it from.
+void await_joint_error(World& world) noexcept {
+  try {
+    world.exchange("", "an error of all ranks");
+  } catch (...) {  // somebody has left: then all have come here
+  }
+}
+
 }  // namespace
 
 void check_same(World& world, std::string_view what, std::string_view value) {
@@ -45,6 +54,7 @@ void run_mpi_rank(const WorldOptions& options, const std::function<void(World&)>
     world->finish();
   } catch (...) {
     const Ending ending = ending_of(std::current_exception());
+    if (ending.joint) await_joint_error(*world);
     world->fail(ending.text);
     if (ending.deserves_record()) world->record_failure(ending.text);
     throw;

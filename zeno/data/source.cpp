@@ -1,5 +1,8 @@
 #include "zeno/data/source.h"
 
+#include <fmt/format.h>
+#include <xxhash.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -23,6 +26,11 @@ void check_vocabulary(std::span<const T> ids, int64_t vocab_size, const Path& pa
        "[data] {}: token at position {}: got id {}, expected below the model's vocabulary size {}; tokenise "
        "the data with the tokenizer of this model",
        path.string(), bad - ids.begin(), uint32_t(*bad), vocab_size);
+}
+
+template <class Values>
+uint64_t hash_of(const Values& values) {
+  return XXH3_64bits(values.data(), values.size() * sizeof(values[0]));
 }
 
 // What to tell about a dataset without a token.
@@ -132,6 +140,16 @@ void TokenSource::finish() {
     own_starts_.push_back(tokens_);
     starts_ = own_starts_;
   }
+}
+
+uint64_t TokenSource::contents() const {
+  std::string text = fmt::format("{:016x}", hash_of(starts_));
+  for (const Part& part : parts_) {
+    if (const auto* cache = std::get_if<CachedSamples>(&part.tokens)) text += cache->checksums();
+    if (const auto* sample = std::get_if<Sample>(&part.tokens))
+      text += fmt::format("{:016x}{:016x}", hash_of(sample->ids), hash_of(sample->learned));
+  }
+  return hash_of(text);
 }
 
 // f(part, offset in the part, offset in the output, count)

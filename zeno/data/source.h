@@ -38,6 +38,9 @@ class TokenSource {
   void copy(int64_t begin, std::span<int32_t> out) const;
   // The same range: 1 where the token is to be learned.
   void copy_learned(int64_t begin, std::span<uint8_t> out) const;
+  // A hash of all tokens and marks, as caches know theirs; of token files, of where documents begin. Reads no
+  // tokens but those in memory.
+  uint64_t contents() const;
   // Where a document comes from: file and line, as far as known.
   std::string origin(int64_t document) const;
   // The files that documents come from, in order; empty where all is from memory.

@@ -63,18 +63,14 @@ std::string cells(const Column<Record> (&columns)[N], const Record& record) {
   return line;
 }
 
-// The header, and rows whose step, the first cell, is done.
-std::string rows_up_to(const Path& path, int64_t done) {
-  std::string rows = csv_header() + '\n';
-  if (done == 0 || !file_exists(path)) return rows;
-  const std::string text = read_file(path);
-  for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    const std::string row = text.substr(begin, end - begin + 1);
+// Rows about steps that are done stay.
+RecordFile open_records(const Path& path, int64_t done) {
+  if (done == 0) return RecordFile::create(path);
+  return RecordFile::resume(path, [done](std::string_view row) {
     int64_t step = 0;
     const auto [stop, error] = std::from_chars(row.data(), row.data() + row.size(), step);
-    if (error == std::errc() && step <= done) rows += row;
-  }
-  return rows;
+    return error == std::errc() && step <= done;
+  });
 }
 
 }  // namespace
@@ -106,15 +102,8 @@ std::string to_csv(const EvalRecord& record) {
                      std::string(std::size(kStepColumns), ','), cells(kEvalColumns, record));
 }
 
-CsvFile::CsvFile(const Path& path, int64_t done) : CsvFile(path, rows_up_to(path, done)) {}
-
-CsvFile::CsvFile(const Path& path, const std::string& kept)
-    : file_(File::replace(path, kept)), size_(kept.size()) {}
-
-void CsvFile::write_line(std::string line) {
-  line += '\n';
-  file_.write_at(line.data(), line.size(), size_);
-  size_ += line.size();
+CsvFile::CsvFile(const Path& path, int64_t done) : file_(open_records(path, done)) {
+  if (file_.empty()) file_.append(csv_header() + '\n');
 }
 
 }  // namespace zeno::train

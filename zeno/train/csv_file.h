@@ -2,15 +2,16 @@
 // frames. One header line; numbers read back exactly; what a row does not know is an empty cell. A line is
 // with the system before append() returns.
 //
-// CsvFile owns its file; for one thread (rank 0's trainer).
+// CsvFile owns its file; for one thread (rank 0's trainer). What a full disk does not take waits
+// (record_file.h).
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "zeno/base/file.h"
 #include "zeno/train/metrics.h"
+#include "zeno/train/record_file.h"
 
 namespace zeno::train {
 
@@ -28,15 +29,12 @@ class CsvFile {
 
   template <class Record>
   void append(const Record& record) {
-    write_line(to_csv(record));
+    file_.append(to_csv(record) + '\n');
   }
+  RecordFile& records() { return file_; }
 
  private:
-  CsvFile(const Path& path, const std::string& kept);
-  void write_line(std::string line);
-
-  File file_;
-  uint64_t size_ = 0;
+  RecordFile file_;
 };
 
 }  // namespace zeno::train

@@ -8,6 +8,7 @@
 #include "zeno/base/log.h"
 #include "zeno/base/thread.h"
 #include "zeno/comm/joint_error.h"
+#include "zeno/train/agreement.h"
 
 namespace zeno::train {
 namespace {
@@ -213,6 +214,8 @@ RunData open_run_data(const TrainConfig& config, int64_t vocab_size, int64_t seq
   if (!to_build.empty()) prepare_together(world, to_build, progress);
   RunData run;
   comm::work_together(world, "opening of the dataset", [&] { run.load(config, specs, seq_len); });
+  agree_on_tokens(*run.source_, "--data", world);
+  if (run.evaluation_source_) agree_on_tokens(*run.evaluation_source_, "--eval-data", world);
   return run;
 }
 

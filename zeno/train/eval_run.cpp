@@ -4,6 +4,7 @@
 
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
+#include "zeno/train/agreement.h"
 #include "zeno/train/build_progress.h"
 #include "zeno/train/config_resolve.h"
 #include "zeno/train/dataset_options.h"
@@ -19,6 +20,7 @@ EvalRecord evaluate_rank(ParsedConfig parsed, comm::World& world) {
   set_log_rank(world.rank());
   TrainConfig& config = parsed.config;
   require(!config.run.model.empty(), ErrorKind::usage, "[eval] no model: give --model DIR");
+  agree_on_inputs(parsed, world);
   const model::ModelConfig model = model::load_config(config.run.model);
   config.data.shuffle = false;
   config.data.neftune_alpha = 0;

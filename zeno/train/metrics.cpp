@@ -16,18 +16,14 @@ std::string bad_tensor_fields(const std::optional<BadTensor>& bad) {
   return fmt::format(R"("first_bad_tensor":{},"first_bad_rank":{},)", json_string(bad->name), bad->rank);
 }
 
-// Lines about steps that are done; what came after them, and how that run ended, is told anew.
-std::string lines_up_to(const Path& path, int64_t done) {
-  std::string kept;
-  if (done == 0 || !file_exists(path)) return kept;
-  const std::string text = read_file(path);
-  for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    const std::string line = text.substr(begin, end - begin + 1);
+// Lines about steps that are done stay; what came after them, and how that run ended, is told anew.
+RecordFile open_records(const Path& path, int64_t done) {
+  if (done == 0) return RecordFile::create(path);
+  return RecordFile::resume(path, [done](std::string_view line) {
     const auto json = nlohmann::json::parse(line, nullptr, false);
     const bool ours = json.is_object() && json.contains("step") && json["step"].is_number_integer();
-    if (ours && json["step"].get<int64_t>() <= done) kept += line;
-  }
-  return kept;
+    return ours && json["step"].get<int64_t>() <= done;
+  });
 }
 
 }  // namespace
@@ -72,22 +68,18 @@ std::string to_json(const DoneRecord& record) {
                      record.advice.empty() ? "" : fmt::format(R"(,"advice":{})", json_string(record.advice)));
 }
 
-MetricsFile::MetricsFile(const Path& path, int64_t done) : MetricsFile(path, lines_up_to(path, done)) {}
-
-// In one step: a run that is killed here would lose the lines of all steps before.
-MetricsFile::MetricsFile(const Path& path, const std::string& kept)
-    : file_(kept.empty() ? File::create(path) : File::replace(path, kept)), size_(kept.size()) {}
+MetricsFile::MetricsFile(const Path& path, int64_t done) : file_(open_records(path, done)) {}
 
 void MetricsFile::finish(const DoneRecord& record) {
-  write_line(to_json(record));
+  std::string line = to_json(record);
+  ensure(!finished_, "[metrics] got a second last line of {}", file_.path().string());
   finished_ = true;
+  file_.append(line += '\n');
 }
 
 void MetricsFile::write_line(std::string line) {
   ensure(!finished_, "[metrics] got a line after the last one of {}", file_.path().string());
-  line += '\n';
-  file_.write_at(line.data(), line.size(), size_);
-  size_ += line.size();
+  file_.append(line += '\n');
 }
 
 }  // namespace zeno::train

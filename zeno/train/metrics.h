@@ -2,14 +2,15 @@
 // one line that says how the run ended. Numbers read back exactly. A line is with the system before append()
 // returns: what was reported survives the death of the process.
 //
-// MetricsFile owns its file; for one thread (rank 0's trainer).
+// MetricsFile owns its file; for one thread (rank 0's trainer). What a full disk does not take waits
+// (record_file.h).
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 
-#include "zeno/base/file.h"
+#include "zeno/train/record_file.h"
 
 namespace zeno::train {
 
@@ -85,13 +86,12 @@ class MetricsFile {
   }
   // The last line; nothing may follow it.
   void finish(const DoneRecord& record);
+  RecordFile& records() { return file_; }
 
  private:
-  MetricsFile(const Path& path, const std::string& kept);
   void write_line(std::string line);
 
-  File file_;
-  uint64_t size_ = 0;
+  RecordFile file_;
   bool finished_ = false;
 };
 

@@ -10,19 +10,12 @@
 #include <vector>
 
 #include "zeno/device/memory.h"
+#include "zeno/train/step_series.h"
 
 namespace zeno::train {
 
 struct ReportSetting {
   std::string key, value, source;  // "lr", "3e-4", "default" | "ds.json:12" | "--lr" | …
-};
-
-// One optimizer step; values may be NaN.
-struct ReportStep {
-  int64_t step = 0;
-  double loss = 0, grad_norm = 0, lr = 0, tokens_per_s = 0, step_ms = 0;
-  std::optional<double> exposed_ms;
-  bool skipped = false;
 };
 
 struct ReportEval {
@@ -83,12 +76,13 @@ struct ReportData {
   std::string machine;  // "4 ranks on CPU, ZeRO stage 3, bf16"
   std::string made;     // "2025-11-15 15:04"
   std::vector<ReportSetting> settings;
-  std::vector<ReportStep> steps;  // in order
+  StepSeries steps;
   std::vector<ReportEval> evals;
   std::vector<RankMemory> memory;  // by rank
   uint64_t memory_limit = 0;       // device bytes a rank may use; 0: none known
   Timeline timeline;
   std::vector<ReportEvent> events;
+  int64_t more_events = 0;  // that are not kept
   ReportResult result;
   std::string advice;  // one paragraph
 };

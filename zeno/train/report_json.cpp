@@ -33,14 +33,6 @@ struct Chart {
 };
 
 template <class Value>
-std::vector<SeriesPoint> over_steps(const ReportData& data, const Value& value) {
-  std::vector<SeriesPoint> points;
-  points.reserve(data.steps.size());
-  for (const ReportStep& step : data.steps) points.push_back({step.step, value(step)});
-  return points;
-}
-
-template <class Value>
 std::vector<SeriesPoint> over_evals(const ReportData& data, const Value& value) {
   std::vector<SeriesPoint> points;
   for (const ReportEval& eval : data.evals) points.push_back({eval.step, value(eval)});
@@ -49,19 +41,20 @@ std::vector<SeriesPoint> over_evals(const ReportData& data, const Value& value) 
 
 // A noisy curve, and its mean where there is enough to average.
 void add_noisy(std::vector<Curve>& curves, const std::string& name, const std::string& color,
-               const std::vector<SeriesPoint>& raw) {
-  constexpr size_t kWorthSmoothing = 20;
-  if (raw.empty()) return;
-  curves.push_back({name, color, "raw", thin_out(raw, kPoints)});
-  if (raw.size() < kWorthSmoothing) return;
-  const double window = std::clamp(double(raw.size()) / 40, 6.0, 1000.0);
-  curves.push_back(
-      {fmt::format("{}, smoothed", name), color, "smooth", thin_out(smooth(raw, window), kPoints)});
+               const StepSeries& steps, StepSeries::Value value) {
+  constexpr int64_t kWorthSmoothing = 20;
+  if (steps.empty()) return;
+  curves.push_back({name, color, "raw", thin_out(steps.extremes(value), kPoints)});
+  if (steps.count() < kWorthSmoothing) return;
+  const double window =
+      std::clamp(double(steps.count()) / 40, 6.0, 1000.0) / double(steps.steps_per_stretch());
+  curves.push_back({fmt::format("{}, smoothed", name), color, "smooth",
+                    thin_out(smooth(steps.means(value), window), kPoints)});
 }
 
 Chart loss_chart(const ReportData& data) {
   Chart chart{{"loss", "Loss", true}, "number", true, false, false, true, {}};
-  add_noisy(chart.curves, "training", "train", over_steps(data, [](const ReportStep& s) { return s.loss; }));
+  add_noisy(chart.curves, "training", "train", data.steps, StepSeries::Value::loss);
   if (!data.evals.empty()) {
     const auto loss = [](const ReportEval& e) { return e.loss; };
     chart.curves.push_back({"evaluation", "eval", "dots", thin_out(over_evals(data, loss), kPoints)});
@@ -82,28 +75,24 @@ Chart accuracy_chart(const ReportData& data) {
 Chart step_time_chart(const ReportData& data) {
   Chart chart{{"time", "Step time"}, "ms", false, true, false, false, {}};
   if (data.steps.empty()) return chart;
-  add_noisy(chart.curves, "whole step", "train",
-            over_steps(data, [](const ReportStep& s) { return s.step_ms; }));
-  const bool known = std::all_of(data.steps.begin(), data.steps.end(), [](auto& s) { return s.exposed_ms; });
-  if (!known) return chart;
-  add_noisy(chart.curves, "exposed communication", "exposed",
-            over_steps(data, [](const ReportStep& s) { return *s.exposed_ms; }));
+  add_noisy(chart.curves, "whole step", "train", data.steps, StepSeries::Value::step_ms);
+  if (data.steps.all_timed())
+    add_noisy(chart.curves, "exposed communication", "exposed", data.steps, StepSeries::Value::exposed_ms);
   return chart;
 }
 
 Chart lr_chart(const ReportData& data) {
   Chart chart{{"lr", "Learning rate"}, "number", false, true, false, false, {}};
   if (data.steps.empty()) return chart;
-  const auto lr = [](const ReportStep& s) { return s.lr; };
-  chart.curves.push_back({"learning rate", "train", "line", thin_out(over_steps(data, lr), kPoints)});
+  chart.curves.push_back(
+      {"learning rate", "train", "line", thin_out(data.steps.extremes(StepSeries::Value::lr), kPoints)});
   return chart;
 }
 
 Chart noisy_chart(const ReportData& data, ReportFigure figure, std::string format, bool log,
-                  double ReportStep::*value) {
+                  StepSeries::Value value) {
   Chart chart{std::move(figure), std::move(format), log, true, false, false, {}};
-  add_noisy(chart.curves, "per step", "train",
-            over_steps(data, [value](const ReportStep& s) { return s.*value; }));
+  add_noisy(chart.curves, "per step", "train", data.steps, value);
   return chart;
 }
 
@@ -111,8 +100,8 @@ std::vector<Chart> charts_of(const ReportData& data) {
   std::vector<Chart> charts{
       loss_chart(data),
       lr_chart(data),
-      noisy_chart(data, {"grad_norm", "Gradient norm"}, "number", true, &ReportStep::grad_norm),
-      noisy_chart(data, {"speed", "Tokens per second"}, "rate", false, &ReportStep::tokens_per_s),
+      noisy_chart(data, {"grad_norm", "Gradient norm"}, "number", true, StepSeries::Value::grad_norm),
+      noisy_chart(data, {"speed", "Tokens per second"}, "rate", false, StepSeries::Value::tokens_per_s),
       step_time_chart(data),
       accuracy_chart(data),
   };

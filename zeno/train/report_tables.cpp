@@ -15,8 +15,7 @@ namespace {
 
 using page::Table, page::tile;
 
-constexpr size_t kRows = 20;     // of a curve's table
-constexpr size_t kEvents = 200;  // shown; the log has them all
+constexpr size_t kRows = 20;  // of a curve's table
 
 std::string number(double value) {
   return std::isfinite(value) ? fmt::format("{:.4g}", value) : "not finite";
@@ -44,9 +43,8 @@ double median(std::vector<double> values) {
 std::string loss_tiles(const ReportData& data) {
   std::string out;
   const auto finite = [](const auto& point) { return std::isfinite(point.loss); };
-  const auto first = std::find_if(data.steps.begin(), data.steps.end(), finite);
-  const auto last = std::find_if(data.steps.rbegin(), data.steps.rend(), finite);
-  if (last != data.steps.rend()) {
+  const auto &first = data.steps.first_finite(), &last = data.steps.last_finite();
+  if (last) {
     out +=
         tile("Training loss", number(last->loss),
              first->step == last->step ? "" : fmt::format("{} at step {}", number(first->loss), first->step));
@@ -78,14 +76,11 @@ std::string memory_tile(const ReportData& data) {
 
 std::string summary_tiles(const ReportData& data) {
   std::string out = "<dl class=\"tiles\">\n" + loss_tiles(data);
-  std::vector<double> rates;
-  int64_t skipped = 0;
-  for (const ReportStep& step : data.steps) {
-    rates.push_back(step.tokens_per_s);
-    skipped += step.skipped;
-  }
   if (!data.steps.empty()) {
-    out += tile("Steps", fmt::format("{}", data.steps.back().step),
+    std::vector<double> rates;
+    for (const SeriesPoint& mean : data.steps.means(StepSeries::Value::tokens_per_s)) rates.push_back(mean.y);
+    const int64_t skipped = data.steps.skipped();
+    out += tile("Steps", fmt::format("{}", data.steps.samples().back().step),
                 skipped > 0 ? fmt::format("{} skipped", skipped) : "none skipped");
     out += tile("Tokens / s", format_rate(median(rates)), "median");
   }
@@ -104,8 +99,9 @@ std::string summary_tiles(const ReportData& data) {
 
 std::string curve_table(const ReportData& data) {
   Table table{"", {"step", "loss", "gradient norm", "learning rate", "tokens/s", "step time", "exposed"}, {}};
-  for (const size_t i : spread(data.steps.size())) {
-    const ReportStep& s = data.steps[i];
+  const std::vector<ReportStep> steps = data.steps.samples();
+  for (const size_t i : spread(steps.size())) {
+    const ReportStep& s = steps[i];
     table.rows.push_back({fmt::format("{}{}", s.step, s.skipped ? " (skipped)" : ""), number(s.loss),
                           number(s.grad_norm), number(s.lr), format_rate(s.tokens_per_s),
                           milliseconds(s.step_ms), s.exposed_ms ? milliseconds(*s.exposed_ms) : ""});
@@ -170,10 +166,10 @@ std::string timeline_table(const Timeline& timeline) {
 std::string event_table(const ReportData& data) {
   constexpr std::string_view kNames[] = {"note", "checkpoint", "warning", "spike", "early stop"};
   Table table{"", {"step", "kind", "what"}, {}, true};
-  if (data.events.size() > kEvents)
-    table.caption = fmt::format("The first {} of {}", kEvents, data.events.size());
+  if (data.more_events > 0)
+    table.caption = fmt::format("The first {} of {}; the log has them all", data.events.size(),
+                                int64_t(data.events.size()) + data.more_events);
   for (const ReportEvent& event : data.events) {
-    if (table.rows.size() == kEvents) break;
     table.rows.push_back({fmt::format("{}", event.step), std::string(kNames[int(event.kind)]), event.text});
   }
   return to_html(table);

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -22,6 +23,23 @@ ReportStep report_step(const StepRecord& r) {
           .step_ms = r.step_ms,
           .exposed_ms = r.exposed_comm_ms,
           .skipped = r.skipped};
+}
+
+constexpr size_t kMostEvents = 200;  // in the report; the log has them all
+constexpr size_t kMostEvals = 4096;
+
+// Of every four neighbours the lowest and the highest stay.
+void thin_out(std::vector<ReportEval>& evals) {
+  const auto lower = [](const ReportEval& a, const ReportEval& b) { return a.loss < b.loss; };
+  std::vector<ReportEval> kept;
+  for (size_t i = 0; i < evals.size(); i += 4) {
+    const auto first = evals.begin() + std::ptrdiff_t(i);
+    const auto last = evals.begin() + std::ptrdiff_t(std::min(i + 4, evals.size()));
+    const auto low = std::min_element(first, last, lower), high = std::max_element(first, last, lower);
+    kept.push_back(*std::min(low, high));
+    if (low != high) kept.push_back(*std::max(low, high));
+  }
+  evals = std::move(kept);
 }
 
 // TensorBoard shows all files of a folder as one run: those of a run before this one go.
@@ -56,30 +74,43 @@ Reporter::Reporter(const ParsedConfig& parsed, int64_t steps, int64_t done, Repo
   data_.command = parsed.command;
 }
 
-void Reporter::keep(const char* file, const std::function<void()>& write) {
-  if (lost_.contains(file)) return;
+void Reporter::keep(RecordFile& file, const std::function<void()>& write) {
+  const std::string name = file.path().string();
   try {
     write();
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::io) throw;
-    lost_.insert(file);
-    progress_.finish();
-    log_warning("{}; training goes on without {}", error.what(), file);
+    if (failing_.insert(&file).second)
+      note(step_, ReportEvent::Kind::warning,
+           fmt::format("{}; training goes on, and what is missing there is written when that works again",
+                       error.what()));
+    return;
   }
+  if (failing_.erase(&file) == 0) return;
+  const int64_t lost = file.take_lost();
+  if (lost == 0)
+    return note(step_, ReportEvent::Kind::note,
+                fmt::format("[metrics] {} is written again; nothing is missing", name));
+  note(step_, ReportEvent::Kind::warning,
+       fmt::format("[metrics] {} is written again; {} records up to step {} are missing there", name, lost,
+                   step_));
 }
 
 void Reporter::step(const StepRecord& record) {
-  keep("metrics.jsonl", [&] { metrics_.append(record); });
-  keep("metrics.csv", [&] { csv_.append(record); });
-  keep("TensorBoard's events", [&] { tensorboard_.append(record); });
+  step_ = record.step;
+  keep(metrics_.records(), [&] { metrics_.append(record); });
+  keep(csv_.records(), [&] { csv_.append(record); });
+  keep(tensorboard_.records(), [&] { tensorboard_.append(record); });
   progress_.update(record);
-  data_.steps.push_back(report_step(record));
+  data_.steps.add(report_step(record));
 }
 
 void Reporter::evaluation(const EvalRecord& record) {
-  keep("metrics.jsonl", [&] { metrics_.append(record); });
-  keep("metrics.csv", [&] { csv_.append(record); });
-  keep("TensorBoard's events", [&] { tensorboard_.append(record); });
+  step_ = record.step;
+  keep(metrics_.records(), [&] { metrics_.append(record); });
+  keep(csv_.records(), [&] { csv_.append(record); });
+  keep(tensorboard_.records(), [&] { tensorboard_.append(record); });
+  if (data_.evals.size() == kMostEvals) thin_out(data_.evals);
   data_.evals.push_back({record.step, record.loss, record.perplexity, record.token_accuracy});
   progress_.finish();
   log_info(
@@ -93,11 +124,15 @@ void Reporter::note(int64_t step, ReportEvent::Kind kind, const std::string& tex
   progress_.finish();
   const bool bad = kind == ReportEvent::Kind::warning || kind == ReportEvent::Kind::spike;
   log_line(bad ? LogLevel::warning : LogLevel::info, text);
-  data_.events.push_back({step, kind, text});
+  if (data_.events.size() == kMostEvents) {
+    ++data_.more_events;
+  } else {
+    data_.events.push_back({step, kind, text});
+  }
 }
 
 void Reporter::bad_step(const BadStepRecord& record) {
-  keep("metrics.jsonl", [&] { metrics_.append(record); });
+  keep(metrics_.records(), [&] { metrics_.append(record); });
   std::string text;
   if (record.kind == "spike") {
     text = fmt::format("step {}: the loss is {:.4f}, {:.1f} times the recent mean", record.step, record.loss,
@@ -117,12 +152,14 @@ void Reporter::bad_step(const BadStepRecord& record) {
 
 void Reporter::finish(const RunSummary& summary, std::vector<RankMemory> memory, Timeline timeline) {
   progress_.finish();
-  keep("metrics.jsonl", [&] {
+  finish_file(metrics_.records(), [&] {
     metrics_.finish({.weights_hash = summary.weights_hash,
                      .interrupted = summary.interrupted,
                      .stopped_early = summary.stopped_early,
                      .advice = summary.advice});
   });
+  finish_file(csv_.records(), [&] { csv_.records().flush(); });
+  finish_file(tensorboard_.records(), [&] { tensorboard_.records().flush(); });
   data_.memory = std::move(memory);
   data_.timeline = std::move(timeline);
   data_.timeline.step = summary.steps;
@@ -134,9 +171,30 @@ void Reporter::finish(const RunSummary& summary, std::vector<RankMemory> memory,
                   .out_folder = summary.out,
                   .duration_s = summary.seconds,
                   .tokens = summary.num_tokens};
-  keep("report.html", [&] { write_report(out_ / "report.html", data_); });
+  const Path report = out_ / "report.html";
+  std::string page = fmt::format("report: {}", report.string());
+  try {
+    write_report(report, data_);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::io) throw;
+    log_warning("{}; the run has no report", error.what());
+    page = "no report";
+  }
   log_info("{}", describe(summary, model_));
-  log_info("weights_hash {:016x}; report: {}", summary.weights_hash, (out_ / "report.html").string());
+  log_info("weights_hash {:016x}; {}", summary.weights_hash, page);
+}
+
+// There is no later: what a file lacks now it will lack.
+void Reporter::finish_file(RecordFile& file, const std::function<void()>& write) {
+  try {
+    write();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::io) throw;
+    log_warning("{}; {} records up to the end are missing there", error.what(),
+                file.waiting() + file.take_lost());
+    return;
+  }
+  keep(file, [] {});  // it may have been written again only now
 }
 
 }  // namespace zeno::train

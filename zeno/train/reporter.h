@@ -1,5 +1,6 @@
 // What rank 0 of a run shows and writes as it goes: progress, metrics.jsonl, metrics.csv, TensorBoard events,
-// and report.html at the end. Other ranks have none. For one thread.
+// and report.html at the end. Other ranks have none. Memory is bounded for a run of any length. For one
+// thread.
 #pragma once
 
 #include <functional>
@@ -33,12 +34,15 @@ class Reporter {
   void finish(const RunSummary& summary, std::vector<RankMemory> memory, Timeline timeline);
 
  private:
-  // A file that cannot be written costs the run its record, not its result: said once, then left alone.
-  void keep(const char* file, const std::function<void()>& write);
+  // A file that cannot be written costs the run its record, not its result. Said once; what is missing is
+  // written as soon as that works again, which is said too.
+  void keep(RecordFile& file, const std::function<void()>& write);
+  void finish_file(RecordFile& file, const std::function<void()>& write);
 
   Path out_;
   std::string model_;
-  std::set<std::string> lost_;
+  int64_t step_ = 0;                     // the last one
+  std::set<const RecordFile*> failing_;  // could not be written when last tried
   MetricsFile metrics_;
   CsvFile csv_;
   TensorBoardFile tensorboard_;

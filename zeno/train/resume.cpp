@@ -9,6 +9,7 @@
 #include "zeno/base/text_list.h"
 #include "zeno/checkpoint/checkpoint.h"
 #include "zeno/comm/joint_error.h"
+#include "zeno/train/agreement.h"
 #include "zeno/train/checkpoint_state.h"
 #include "zeno/train/deepspeed_resume.h"
 
@@ -113,8 +114,8 @@ std::optional<ResumePoint> find_resume_point(const RunConfig& run, const std::ve
   }
   const Found found = find_on_disk(run, world);
   ResumePoint point;
-  point.folders = in_memory;
-  point.folders.insert(point.folders.end(), found.folders.begin(), found.folders.end());
+  point.folders = found.folders;
+  if (!point.folders.empty()) agree_on_checkpoint(point.folders.front(), world);
   // By step; of equal ones that in memory, which is read faster.
   point.folders.insert(point.folders.begin(), in_memory.begin(), in_memory.end());
   std::ranges::stable_sort(point.folders, std::greater<>{},

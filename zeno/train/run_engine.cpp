@@ -16,6 +16,7 @@
 #include "zeno/plan/offload.h"
 #include "zeno/plan/recompute.h"
 #include "zeno/plan/timeline.h"
+#include "zeno/train/agreement.h"
 #include "zeno/train/policy.h"
 #include "zeno/train/tuning.h"
 
@@ -122,9 +123,12 @@ RunEngine make_engine(const TrainConfig& config, const model::ModelConfig& model
   if (plans) cuda::load_matmul_plans(plan_file);
   result.engine = std::make_unique<zero::Engine>(std::move(layers), options, world);
   if (plans && world.local_rank() == 0) cuda::save_matmul_plans(plan_file);
+  WeightAgreement agreement(result.engine->units().params, world);
   result.engine->load([&](const nn::Parameter& param, int64_t begin, std::span<float> out) {
     weights.read(param, begin, begin + int64_t(out.size()), out.data());
+    agreement.add(param, begin, out);
   });
+  agreement.agree(run.model, world);
   return result;
 }
 

@@ -105,9 +105,9 @@ uint32_t masked_crc(std::string_view bytes) {
   return std::rotr(crc, 15) + 0xa282ead8;
 }
 
-File begin_file(const Path& folder, double wall_time) {
+RecordFile begin_file(const Path& folder, double wall_time) {
   make_folders(folder);
-  return File::create(folder / file_name(wall_time));
+  return RecordFile::create(folder / file_name(wall_time));
 }
 
 }  // namespace
@@ -178,8 +178,7 @@ void TensorBoardFile::write_record(std::string_view data) {
   put_word(record, masked_crc(record));
   record += data;
   put_word(record, masked_crc(data));
-  file_.write_at(record.data(), record.size(), size_);
-  size_ += record.size();
+  file_.append(record);
 }
 
 }  // namespace zeno::train

@@ -3,7 +3,7 @@
 // before a call returns.
 //
 // Every object begins a file of its own in the folder, so a resumed run adds to what is there. Owns its file;
-// for one thread (rank 0's trainer).
+// for one thread (rank 0's trainer). What a full disk does not take waits (record_file.h).
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 #include <string>
 #include <string_view>
 
-#include "zeno/base/file.h"
 #include "zeno/train/metrics.h"
+#include "zeno/train/record_file.h"
 
 namespace zeno::train {
 
@@ -39,12 +39,12 @@ class TensorBoardFile {
   void append(const EvalRecord& record, double wall_time = wall_time_now());
 
   const Path& path() const { return file_.path(); }
+  RecordFile& records() { return file_; }
 
  private:
   void write_record(std::string_view data);
 
-  File file_;
-  uint64_t size_ = 0;
+  RecordFile file_;
 };
 
 }  // namespace zeno::train

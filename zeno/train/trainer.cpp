@@ -15,6 +15,7 @@
 #include "zeno/data/chat/chat_template.h"
 #include "zeno/device/clock_limit.h"
 #include "zeno/model/adapter_config.h"
+#include "zeno/train/agreement.h"
 #include "zeno/train/auto_setting.h"
 #include "zeno/train/build_progress.h"
 #include "zeno/train/checkpoint_saver.h"
@@ -354,6 +355,7 @@ RunSummary train_rank(ParsedConfig parsed, comm::World& world) {
   set_log_rank(world.rank());
   require(!parsed.config.run.model.empty(), ErrorKind::usage, "[train] no model: give --model DIR");
   require(!parsed.config.run.out.empty(), ErrorKind::usage, "[train] no output folder: give --out DIR");
+  agree_on_inputs(parsed, world);
   // Before any look at what is there, and until the last write.
   std::optional<FolderLock> lock;
   bool waited = false;
@@ -387,6 +389,7 @@ RunSummary train_rank(ParsedConfig parsed, comm::World& world) {
   check_run(config, model, seq, world.local_rank());
   // Before any work: a run that cannot be saved should not start.
   if (world.rank() == 0 && !run.trace.empty()) File::create(run.trace);
+  if (run.save_every > 0) agree_on_output(run.out, world);
   std::optional<ClockLimit> clock;
   if (run.limit_gpu_clock) clock.emplace(pci_address(device_of(run, world.local_rank())));
   RunData data = open_run_data(config, model.vocab, seq, world, build_progress(world.rank()));

@@ -256,6 +256,8 @@ CachedSamples::CachedSamples(const Path& folder, const std::string& identity) tr
   require(starts_.front() == 0 && starts_.back() == report_.tokens, ErrorKind::data,
           "[dataset] {}: damaged: the index ends at {} of {} tokens", folder.string(), starts_.back(),
           report_.tokens);
+  for (const char* name : {"tokens", "learned", "index"})
+    checksums_ += manifest.at("columns").at(name).at("xxh3").get<std::string>();
   for (const Json& file : manifest.at("files")) {
     files_.push_back({file.at("path").get<std::string>(), file.at("first_document").get<int64_t>()});
   }

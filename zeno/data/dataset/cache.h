@@ -84,6 +84,8 @@ class CachedSamples {
   std::span<const int64_t> document_starts() const { return starts_; }  // one more than documents
   const BuildReport& report() const { return report_; }
   const std::vector<CachedFile>& files() const { return files_; }
+  // Checksums of the columns that samples are made of, as a text.
+  const std::string& checksums() const { return checksums_; }
 
   void copy(int64_t begin, std::span<int32_t> out) const;
   void copy_learned(int64_t begin, std::span<uint8_t> out) const;
@@ -94,6 +96,7 @@ class CachedSamples {
   Path folder_;
   BuildReport report_;
   std::vector<CachedFile> files_;
+  std::string checksums_;
   std::vector<MappedFile> mappings_;  // of the columns below
   uint32_t width_ = 0;                // bytes of a token
   std::span<const std::byte> tokens_;

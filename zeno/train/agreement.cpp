@@ -1,0 +1,298 @@
+#include "zeno/train/agreement.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <optional>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "zeno/base/quantity.h"
+#include "zeno/checkpoint/manifest.h"
+#include "zeno/checkpoint/state_file.h"
+#include "zeno/comm/joint_error.h"
+#include "zeno/train/run_inputs.h"
+
+namespace zeno::train {
+namespace {
+
+constexpr const char* kCopyFiles = "copy the same files to all hosts";
+
+// Are there other processes, which may see other files?
+bool spans_processes(const comm::World& world) { return world.size() > 1 && comm::launch_info().size > 1; }
+
+std::string host_name() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "an unknown host";
+}
+
+// Numbers of devices and inodes mean the same for all processes of a kernel.
+std::string kernel_name() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return boot.empty() ? host_name() : boot;
+}
+
+uint64_t hash_of(std::string_view text) { return checkpoint::checksum_of(std::as_bytes(std::span(text))); }
+
+std::string cut(const std::string& text) {
+  constexpr size_t kLongest = 120;
+  return text.size() <= kLongest ? text : fmt::format("{}…", text.substr(0, kLongest));
+}
+
+// The end of a path says more than its beginning.
+std::string cut_path(const std::string& path) {
+  constexpr size_t kLongest = 120;
+  return path.size() <= kLongest ? path : fmt::format("…{}", path.substr(path.size() - kLongest));
+}
+
+// Texts as one, each behind its length.
+void pack(std::string& out, std::string_view text) { out += fmt::format("{}:{}", text.size(), text); }
+std::string unpack(std::string_view& in) {
+  size_t bytes = 0;
+  const auto [end, error] = std::from_chars(in.data(), in.data() + in.size(), bytes);
+  const size_t begin = size_t(end - in.data()) + 1;
+  ensure(error == std::errc() && begin + bytes <= in.size(),
+         "[train] a list of inputs of another rank is cut");
+  const std::string text(in.substr(begin, bytes));
+  in.remove_prefix(begin + bytes);
+  return text;
+}
+
+std::string pack(const std::vector<RunInput>& inputs) {
+  std::string out;
+  for (const RunInput& input : inputs) {
+    for (const std::string& text : {input.name, input.shown, input.value, std::to_string(int(input.kind))})
+      pack(out, text);
+    pack(out, input.file.empty() ? "" : "file");
+  }
+  return out;
+}
+
+std::vector<RunInput> unpack_inputs(std::string_view in) {
+  std::vector<RunInput> inputs;
+  while (!in.empty()) {
+    RunInput input;
+    input.name = unpack(in);
+    input.shown = unpack(in);
+    input.value = unpack(in);
+    input.kind = ErrorKind(std::stoi(unpack(in)));
+    input.file = unpack(in);
+    inputs.push_back(std::move(input));
+  }
+  return inputs;
+}
+
+// What `theirs` has otherwise than `first`, which is rank 0's.
+std::string describe_difference(const RunInput& first, const RunInput& theirs, const std::string& host,
+                                const std::string& first_host, int rank) {
+  if (first.file.empty()) {
+    return fmt::format(
+        "[train] rank {} on {} has another {} than rank 0 on {}: {} against {}; {}", rank, host, theirs.name,
+        first_host, cut(theirs.value), cut(first.value),
+        first.kind == ErrorKind::usage ? "give all ranks the same flags and config" : kCopyFiles);
+  }
+  const std::string where =
+      theirs.shown == first.shown ? "" : fmt::format(" has in {}", cut_path(first.shown));
+  return fmt::format("[train] rank {} on {} has another {} than rank 0 on {}{}: {} against {}; {}", rank,
+                     host, cut_path(theirs.shown), first_host, where, cut(theirs.value), cut(first.value),
+                     first.kind == ErrorKind::usage ? "install the same program on all hosts" : kCopyFiles);
+}
+
+RunInput absent(const RunInput& input) {
+  RunInput none = input;
+  none.value = input.file.empty() ? "none" : "no such file";
+  return none;
+}
+
+using Difference = std::pair<RunInput, RunInput>;
+
+// The first input of which `view` differs, with that of rank 0 in front. A model folder may lack a file of
+// another.
+template <class View>
+std::optional<Difference> find_difference(const std::vector<RunInput>& first,
+                                          const std::vector<RunInput>& theirs, const View& view) {
+  std::map<std::string, const RunInput*> by_name;
+  for (const RunInput& input : theirs) by_name[input.name] = &input;
+  for (const RunInput& input : first) {
+    const auto found = by_name.find(input.name);
+    const RunInput other = found == by_name.end() ? absent(input) : *found->second;
+    if (view(other.value) != view(input.value)) return Difference(input, other);
+    if (found != by_name.end()) by_name.erase(found);
+  }
+  if (by_name.empty()) return std::nullopt;
+  const RunInput& more = *by_name.begin()->second;
+  return Difference(absent(more), more);
+}
+
+[[noreturn]] void fail_on_difference(const std::vector<RunInput>& mine, bool leads, comm::World& world) {
+  const std::vector<std::string> lists = world.exchange(leads ? pack(mine) : "", "inputs that differ");
+  const std::vector<std::string> hosts = world.exchange(host_name(), "names of hosts");
+  const std::vector<RunInput> first = unpack_inputs(lists[0]);
+  for (int rank = 1; rank < world.size(); ++rank) {
+    if (lists[size_t(rank)].empty() || lists[size_t(rank)] == lists[0]) continue;
+    const std::vector<RunInput> theirs = unpack_inputs(lists[size_t(rank)]);
+    // Sizes first: how much of a file is read depends on those beside it.
+    const auto size = [](const std::string& value) { return value.substr(0, value.find(" (hash ")); };
+    auto found = find_difference(first, theirs, size);
+    if (!found) found = find_difference(first, theirs, std::identity());
+    if (!found) continue;
+    comm::fail_together(
+        world, 0, found->first.kind,
+        describe_difference(found->first, found->second, hosts[size_t(rank)], hosts[0], rank));
+  }
+  fail(ErrorKind::internal, "[train] ranks have other inputs, and none of them differs");
+}
+
+// Fails unless all ranks have the value of rank 0. `describe(rank, host, host of rank 0)` starts the line.
+template <class Describe>
+void require_same(const std::string& value, std::string_view what, comm::World& world,
+                  const Describe& describe) {
+  const std::vector<std::string> values = world.exchange(value, what);
+  const auto other = std::ranges::find_if(values, [&](const std::string& v) { return v != values[0]; });
+  if (other == values.end()) return;
+  const std::vector<std::string> hosts = world.exchange(host_name(), "names of hosts");
+  const auto rank = size_t(other - values.begin());
+  comm::fail_together(world, 0, ErrorKind::data, describe(rank, hosts[rank], hosts[0], *other, values[0]));
+}
+
+}  // namespace
+
+void agree_on_inputs(const ParsedConfig& parsed, comm::World& world) {
+  if (!spans_processes(world)) return;
+  std::vector<RunInput> mine;
+  std::string view = kernel_name();
+  comm::work_together(world, "what the run reads", [&] {
+    mine = run_inputs(parsed);
+    for (const RunInput& input : mine) {
+      pack(view, input.name);
+      pack(view, input.file.empty() ? input.value : file_identity(input.file));
+    }
+  });
+  // Those that see what a rank before them sees leave the reading to it.
+  const std::vector<std::string> views =
+      world.exchange(std::to_string(hash_of(view)), "files that ranks see");
+  const bool leads = std::ranges::find(views, views[size_t(world.rank())]) - views.begin() == world.rank();
+  std::string contents;
+  comm::work_together(world, "reading of what the run reads", [&] {
+    if (!leads) return;
+    for (RunInput& input : mine) {
+      if (!input.file.empty()) input.value = digest_file(input.file, input.rule);
+      pack(contents, input.name);
+      pack(contents, input.value);
+    }
+  });
+  const std::vector<std::string> hashes =
+      world.exchange(leads ? std::to_string(hash_of(contents)) : "", "contents of files");
+  const auto differs = [&](const std::string& hash) { return !hash.empty() && hash != hashes[0]; };
+  if (std::ranges::any_of(hashes, differs)) fail_on_difference(mine, leads, world);
+}
+
+void agree_on_tokens(const data::TokenSource& tokens, std::string_view flag, comm::World& world) {
+  if (!spans_processes(world)) return;
+  const std::string value =
+      fmt::format("{} tokens in {} samples (hash {:016x})", format_count(tokens.tokens()),
+                  format_count(tokens.documents()), tokens.contents());
+  require_same(
+      value, "tokens of the data", world,
+      [&](size_t rank, const auto& host, const auto& first_host, const auto& theirs, const auto& first) {
+        return fmt::format(
+            "[train] rank {} on {} gets other tokens from {} than rank 0 on {}: {} against {}; copy the same "
+            "files to all hosts and remove the dataset cache there (--cache)",
+            rank, host, flag, first_host, theirs, first);
+      });
+}
+
+void agree_on_checkpoint(const Path& folder, comm::World& world) {
+  if (!spans_processes(world)) return;
+  const Path manifest = folder / checkpoint::kManifestName;
+  std::string value;
+  comm::work_together(world, "the manifest of a checkpoint", [&] { value = digest_file(manifest, {}); });
+  require_same(
+      value, "checkpoint to resume from", world,
+      [&](size_t rank, const auto& host, const auto& first_host, const auto& theirs, const auto& first) {
+        return fmt::format(
+            "[resume] rank {} on {} sees another {} than rank 0 on {}: {} against {}; checkpoints must be in "
+            "a "
+            "folder that all hosts share",
+            rank, host, cut_path(manifest.string()), first_host, theirs, first);
+      });
+}
+
+void agree_on_output(const Path& out, comm::World& world) {
+  if (!spans_processes(world)) return;
+  // A name that nobody has looked for: network file systems remember for a while what was not there.
+  std::string name = fmt::format(".shared-{}-{:08x}", getpid(), std::random_device()());
+  name = world.exchange(name, "name of a file in the output folder").front();
+  comm::work_together(world, "a file in the output folder", [&] {
+    if (world.rank() == 0) File::create(out / name);
+  });
+  bool seen = file_exists(out / name);
+  for (int tries = 0; !seen && tries < 10; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    seen = file_exists(out / name);
+  }
+  const std::string host =
+      comm::first_problem(world, seen ? "" : fmt::format("rank {} on {}", world.rank(), host_name()),
+                          "ranks that see the output folder");
+  if (world.rank() == 0) remove_file(out / name);
+  if (host.empty()) return;
+  comm::fail_together(
+      world, 0, ErrorKind::usage,
+      fmt::format("[train] --out {}: {} sees another folder there than rank 0; checkpoints (--save-every) "
+                  "need a folder that all hosts share",
+                  cut_path(out.string()), host));
+}
+
+WeightAgreement::WeightAgreement(const std::vector<nn::Parameter>& params, const comm::World& world)
+    : parts_(spans_processes(world) ? params.size() : 0) {
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    parts_[i].name = params[i].name;
+    by_name_[parts_[i].name] = &parts_[i];
+  }
+}
+
+void WeightAgreement::add(const nn::Parameter& param, int64_t begin, std::span<const float> values) {
+  if (parts_.empty()) return;
+  Part& part = *by_name_.at(param.name);
+  const uint64_t place = hash_of(fmt::format("{} {}", begin, values.size()));
+  part.place += place;
+  part.values += hash_of(fmt::format("{} {}", place, checkpoint::checksum_of(std::as_bytes(values))));
+}
+
+void WeightAgreement::agree(const Path& model, comm::World& world) const {
+  if (parts_.empty()) return;
+  std::vector<uint64_t> mine;
+  for (const Part& part : parts_) mine.insert(mine.end(), {part.place, part.values});
+  const size_t bytes = mine.size() * sizeof(uint64_t);
+  const std::vector<std::string> all =
+      world.exchange({reinterpret_cast<const char*>(mine.data()), bytes}, "hashes of the weights");
+  std::map<std::pair<size_t, uint64_t>, std::pair<uint64_t, int>> known;  // (parameter, place): values, rank
+  for (int rank = 0; rank < world.size(); ++rank) {
+    std::vector<uint64_t> theirs(mine.size());
+    ensure(all[size_t(rank)].size() == bytes, "[train] rank {} has another number of parameters", rank);
+    std::memcpy(theirs.data(), all[size_t(rank)].data(), bytes);
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      const uint64_t place = theirs[2 * i], values = theirs[2 * i + 1];
+      const auto [first, is_new] = known.try_emplace({i, place}, values, rank);
+      if (place == 0 || is_new || first->second.first == values) continue;
+      const int other = first->second.second;
+      const std::vector<std::string> hosts = world.exchange(host_name(), "names of hosts");
+      comm::fail_together(
+          world, 0, ErrorKind::data,
+          fmt::format("[train] rank {} on {} has read other weights of {} than rank {} on {}, from {}; {}",
+                      rank, hosts[size_t(rank)], parts_[i].name, other, hosts[size_t(other)],
+                      cut_path(model.string()), kCopyFiles));
+    }
+  }
+}
+
+}  // namespace zeno::train

@@ -1,0 +1,96 @@
+#include "zeno/train/file_digest.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "zeno/base/error.h"
+#include "zeno/base/math.h"
+#include "zeno/base/quantity.h"
+#include "zeno/checkpoint/manifest.h"
+#include "zeno/checkpoint/safetensors.h"
+
+namespace zeno::train {
+namespace {
+
+constexpr uint64_t kWholeGroup = uint64_t(256) << 20;  // bytes of a group that is read whole
+constexpr size_t kMostSamples = 64, kFewestSamples = 4;
+constexpr size_t kGroupSamples = 4096;
+constexpr size_t kMostTensors = 8192;  // of a file, that samples are taken of
+
+class Reader {
+ public:
+  explicit Reader(const Path& path) : file_(File::open(path)), size_(file_.size()) {}
+
+  uint64_t size() const { return size_; }
+  uint64_t hash() const { return sum_.value(); }
+
+  // As much of it as there is.
+  void add(uint64_t begin, uint64_t bytes) {
+    const uint64_t end = std::min(size_, begin + bytes);
+    while (begin < end) {
+      block_.resize(size_t(std::min<uint64_t>(end - begin, 1 << 20)));
+      file_.read_at(block_.data(), block_.size(), begin);
+      sum_.add(block_);
+      begin += block_.size();
+    }
+  }
+  void add_samples(size_t samples) {
+    const uint64_t last = size_ - std::min<uint64_t>(size_, kSampleBytes);
+    for (size_t i = 0; i < samples; ++i)
+      add(uint64_t(double(last) * double(i) / double(samples - 1)), kSampleBytes);
+  }
+
+ private:
+  File file_;
+  uint64_t size_;
+  std::vector<std::byte> block_;
+  checkpoint::RunningChecksum sum_;
+};
+
+// The ends of tensors: one that was trained differs there, wherever it lies and however small it is.
+void add_tensors(const Path& path, Reader& reader) {
+  try {
+    const auto file = checkpoint::SafetensorsFile::open(path);
+    const auto& tensors = file.tensors();
+    reader.add(0, file.data_begin());
+    for (size_t i = 0; i < tensors.size(); i += 1 + tensors.size() / kMostTensors) {
+      const uint64_t begin = file.offset(tensors[i]), bytes = tensors[i].end - tensors[i].begin;
+      reader.add(begin, std::min<uint64_t>(bytes, kSampleBytes));
+      if (bytes > kSampleBytes) reader.add(begin + bytes - kSampleBytes, kSampleBytes);
+    }
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::data) throw;  // a damaged file is refused by who loads it
+  }
+}
+
+}  // namespace
+
+DigestRule digest_rule(uint64_t group_bytes, size_t group_files) {
+  return {
+      .whole = group_bytes <= kWholeGroup,
+      .samples = std::clamp(kGroupSamples / std::max<size_t>(group_files, 1), kFewestSamples, kMostSamples)};
+}
+
+std::string digest_file(const Path& path, const DigestRule& rule) {
+  if (!file_exists(path)) return "no such file";
+  Reader reader(path);
+  if (rule.whole || reader.size() <= rule.samples * kSampleBytes) {
+    reader.add(0, reader.size());
+  } else {
+    reader.add_samples(rule.samples);
+    if (path.extension() == ".safetensors") add_tensors(path, reader);
+  }
+  return fmt::format("{} bytes (hash {:016x})", format_count(int64_t(reader.size())), reader.hash());
+}
+
+std::string file_identity(const Path& path) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0) return "none";
+  return fmt::format("{} {} {} {}.{} {}.{}", info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec,
+                     info.st_mtim.tv_nsec, info.st_ctim.tv_sec, info.st_ctim.tv_nsec);
+}
+
+}  // namespace zeno::train

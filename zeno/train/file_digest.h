@@ -1,0 +1,30 @@
+// What a file holds, in a few bytes, so that hosts can compare files without sending them. Small files are
+// read whole; of large ones the ends and evenly spread samples, and of safetensors files the header and both
+// ends of every tensor. Pure functions of the files.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "zeno/base/file.h"
+
+namespace zeno::train {
+
+inline constexpr size_t kSampleBytes = 4096;
+
+// How much of each file of a group is read: all of it where the group is small, else a share of a budget, so
+// that neither large files nor many of them delay a start.
+struct DigestRule {
+  bool whole = true;
+  size_t samples = 0;  // evenly spread, both ends included
+};
+DigestRule digest_rule(uint64_t group_bytes, size_t group_files);
+
+// "1,020 bytes (hash 0123456789abcdef)"; "no such file". Error(io) when it cannot be read.
+std::string digest_file(const Path& path, const DigestRule& rule);
+
+// Changes whenever the file becomes another or is written: device, inode, size and times. Two processes of
+// one kernel that see the same see the same bytes.
+std::string file_identity(const Path& path);
+
+}  // namespace zeno::train

@@ -1,0 +1,134 @@
+#include "zeno/train/run_inputs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <string_view>
+#include <utility>
+
+#include "zeno/base/quantity.h"
+#include "zeno/data/dataset/input_files.h"
+#include "zeno/train/config_keys.h"
+#include "zeno/train/dataset_options.h"
+
+namespace zeno::train {
+namespace {
+
+// Paths, whose files are compared, and what is each host's own affair.
+bool is_of_host(std::string_view key) {
+  static constexpr std::array<std::string_view, 14> kKeys{
+      "zeno.model",    "zeno.data",         "zeno.eval_data",  "zeno.adapter",      "zeno.out",
+      "zeno.cache",    "zeno.log",          "zeno.trace",      "zeno.device_mem",   "zeno.host_mem",
+      "zeno.launcher", "zeno.max_restarts", "steps_per_print", "zeno.chat_template"};
+  return std::ranges::find(kKeys, key) != kKeys.end() || key.ends_with("nvme_path") ||
+         key.ends_with("snapshot_dir");
+}
+
+void add_value(std::vector<RunInput>& inputs, std::string name, std::string value, ErrorKind kind) {
+  inputs.push_back(
+      {.name = name, .shown = name, .value = std::move(value), .kind = kind, .file = {}, .rule = {}});
+}
+
+struct NamedFile {
+  std::string name;
+  Path path;
+};
+
+// They share a budget of reading.
+void add_files(std::vector<RunInput>& inputs, const std::vector<NamedFile>& files) {
+  uint64_t bytes = 0;
+  for (const NamedFile& file : files) {
+    std::error_code ignored;
+    const uint64_t size = std::filesystem::file_size(file.path, ignored);
+    if (!ignored) bytes += size;
+  }
+  const DigestRule rule = digest_rule(bytes, files.size());
+  for (const NamedFile& file : files)
+    inputs.push_back(
+        {.name = file.name, .shown = file.path.string(), .value = {}, .file = file.path, .rule = rule});
+}
+
+void add_config(std::vector<RunInput>& inputs, const ParsedConfig& parsed) {
+  for (const ConfigKey& key : config_keys()) {
+    if (key.show == nullptr || is_of_host(key.path) || !applies_to(key, parsed.config)) continue;
+    add_value(inputs, key.path, key.show(parsed.config), ErrorKind::usage);
+  }
+}
+
+void add_program(std::vector<RunInput>& inputs) {
+  const Path self = "/proc/self/exe";
+  std::error_code ignored;
+  const Path path = std::filesystem::read_symlink(self, ignored);
+  std::vector<RunInput> program;
+  add_files(program, {{"the program", self}});
+  program[0].shown = ignored ? self.string() : path.string();
+  program[0].kind = ErrorKind::usage;
+  inputs.push_back(program[0]);
+}
+
+void add_model(std::vector<RunInput>& inputs, const Path& folder) {
+  std::vector<std::string> names{
+      "config.json",         "generation_config.json", "tokenizer.json",        "vocab.json",
+      "merges.txt",          "added_tokens.json",      "tokenizer_config.json", "special_tokens_map.json",
+      "chat_template.jinja", "chat_template.json"};
+  std::error_code ignored;
+  if (std::filesystem::is_directory(folder, ignored)) {
+    for (const std::string& name : list_folder(folder)) {
+      const bool weights = name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
+      if (name.starts_with("model") && weights) names.push_back(name);
+    }
+  }
+  std::vector<NamedFile> files;
+  for (const std::string& name : names) files.push_back({"model file " + name, folder / name});
+  add_files(inputs, files);
+}
+
+void add_adapter(std::vector<RunInput>& inputs, const Path& folder) {
+  if (folder.empty()) return;
+  std::vector<NamedFile> files;
+  for (const char* name : {"adapter_config.json", "adapter_model.safetensors"})
+    files.push_back({fmt::format("adapter file {}", name), folder / name});
+  add_files(inputs, files);
+}
+
+void add_template(std::vector<RunInput>& inputs, const std::string& choice) {
+  if (file_exists(choice)) return add_files(inputs, {{"--chat-template", choice}});
+  add_value(inputs, "--chat-template", choice.empty() ? "the model's own" : choice, ErrorKind::usage);
+}
+
+void add_data(std::vector<RunInput>& inputs, std::string_view flag, const data::DatasetSpec& spec) {
+  std::vector<NamedFile> files;
+  std::string count;
+  try {
+    const data::InputFiles found = data::find_input_files(spec);
+    const auto add = [&](const Path& path) {
+      files.push_back({fmt::format("file {} of {}", files.size() + 1, flag), path});
+    };
+    for (const data::InputFile& file : found.to_build) add(file.path);
+    for (const Path& path : found.token_files) add(path);
+    count = fmt::format("{} files", format_count(int64_t(files.size())));
+  } catch (const Error& error) {
+    count = error.what();  // on all ranks: said by who reads the data
+  }
+  add_value(inputs, fmt::format("number of files of {}", flag), count, ErrorKind::data);
+  add_files(inputs, files);
+}
+
+}  // namespace
+
+std::vector<RunInput> run_inputs(const ParsedConfig& parsed) {
+  const TrainConfig& config = parsed.config;
+  std::vector<RunInput> inputs;
+  add_program(inputs);
+  add_config(inputs, parsed);
+  add_model(inputs, config.run.model);
+  add_adapter(inputs, config.lora.adapter);
+  add_template(inputs, config.data.chat_template);
+  if (!is_generated(config) && !config.run.data.empty()) add_data(inputs, "--data", training_spec(config, 0));
+  if (const auto spec = evaluation_spec(config, 0)) add_data(inputs, "--eval-data", *spec);
+  return inputs;
+}
+
+}  // namespace zeno::train
