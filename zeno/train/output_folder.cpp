@@ -1,5 +1,7 @@
 #include "zeno/train/output_folder.h"
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <vector>
 
@@ -7,6 +9,7 @@
 #include "zeno/base/file.h"
 #include "zeno/base/log.h"
 #include "zeno/checkpoint/checkpoint.h"
+#include "zeno/comm/joint_error.h"
 #include "zeno/train/resume.h"
 #include "zeno/train/tuning.h"
 
@@ -36,13 +39,7 @@ void check_checkpoints(const RunConfig& run) {
       run.out, former.empty() ? "" : former.front().filename().string());
 }
 
-}  // namespace
-
-bool has_result(const RunConfig& run) {
-  return file_exists(Path(run.out) / kModelFile) || file_exists(Path(run.out) / kAdapterFile);
-}
-
-void check_output_folder(const TrainConfig& config, bool waited) {
+void check(const TrainConfig& config, bool waited) {
   const RunConfig& run = config.run;
   check_other_folders(config);
   check_checkpoints(run);
@@ -62,8 +59,31 @@ void check_output_folder(const TrainConfig& config, bool waited) {
           "[train] --out {}: another run has just ended there, and this one would replace its result; choose "
           "another folder, or start again to replace it",
           run.out);
-  if (log_rank() <= 0)
-    log_warning("[train] --out {}: the result of an earlier run is there; this one will replace it", run.out);
+  log_warning("[train] --out {}: the result of an earlier run is there; this one will replace it", run.out);
+}
+
+}  // namespace
+
+bool has_result(const RunConfig& run) {
+  return file_exists(Path(run.out) / kModelFile) || file_exists(Path(run.out) / kAdapterFile);
+}
+
+std::unique_ptr<const FolderLock> lock_output_folder(const RunConfig& run, comm::World& world) {
+  // The other ranks wait meanwhile.
+  const std::chrono::milliseconds half(int64_t(run.deadline_s * 500));
+  std::unique_ptr<const FolderLock> lock;
+  comm::work_together(world, "the lock of --out", [&] {
+    if (world.rank() == 0)
+      lock = std::make_unique<const FolderLock>(
+          run.out, std::min<std::chrono::milliseconds>(std::chrono::seconds(3), half));
+  });
+  return lock;
+}
+
+void check_output_folder(const TrainConfig& config, const FolderLock* lock, comm::World& world) {
+  comm::work_together(world, "what is in --out", [&] {
+    if (lock != nullptr) check(config, lock->waited());
+  });
 }
 
 }  // namespace zeno::train

@@ -1,15 +1,22 @@
 // What an output folder holds already, and whether a run may write there.
 #pragma once
 
+#include <memory>
+
+#include "zeno/comm/world.h"
 #include "zeno/train/config.h"
+#include "zeno/train/folder_lock.h"
 
 namespace zeno::train {
 
 // Is there a model, or an adapter, that a run has left?
 bool has_result(const RunConfig& run);
 
-// Error(usage) where the run would write over something that is not its own to replace. `waited`: another run
-// was writing there until a moment ago. The caller holds the folder (folder_lock.h).
-void check_output_folder(const TrainConfig& config, bool waited);
+// Collective: takes the folder for this run. Rank 0 has the lock, others none.
+std::unique_ptr<const FolderLock> lock_output_folder(const RunConfig& run, comm::World& world);
+
+// Collective: Error(usage) where the run would write over something that is not its own to replace. `lock` as
+// above.
+void check_output_folder(const TrainConfig& config, const FolderLock* lock, comm::World& world);
 
 }  // namespace zeno::train

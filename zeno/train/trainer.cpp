@@ -1,6 +1,5 @@
 #include "zeno/train/trainer.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <ctime>
@@ -11,7 +10,6 @@
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
 #include "zeno/base/quantity.h"
-#include "zeno/comm/joint_error.h"
 #include "zeno/data/chat/chat_template.h"
 #include "zeno/device/clock_limit.h"
 #include "zeno/model/adapter_config.h"
@@ -23,7 +21,6 @@
 #include "zeno/train/dataset_options.h"
 #include "zeno/train/evaluation.h"
 #include "zeno/train/first_sample.h"
-#include "zeno/train/folder_lock.h"
 #include "zeno/train/interrupt.h"
 #include "zeno/train/model_saver.h"
 #include "zeno/train/output_folder.h"
@@ -357,15 +354,7 @@ RunSummary train_rank(ParsedConfig parsed, comm::World& world) {
   require(!parsed.config.run.out.empty(), ErrorKind::usage, "[train] no output folder: give --out DIR");
   agree_on_inputs(parsed, world);
   // Before any look at what is there, and until the last write.
-  std::optional<FolderLock> lock;
-  bool waited = false;
-  comm::work_together(world, "the lock of --out", [&] {
-    if (world.rank() > 0) return;
-    // The other ranks wait meanwhile.
-    const auto half = std::chrono::milliseconds(int64_t(parsed.config.run.deadline_s * 500));
-    lock.emplace(parsed.config.run.out, std::min<std::chrono::milliseconds>(std::chrono::seconds(3), half));
-    waited = lock->waited();
-  });
+  const std::unique_ptr<const FolderLock> lock = lock_output_folder(parsed.config.run, world);
   resolve_device(parsed, device_of(parsed.config.run, world.local_rank()).kind);
   check_disk_folders(parsed);
   const model::ModelConfig model = model::load_config(parsed.config.run.model);
@@ -385,7 +374,7 @@ RunSummary train_rank(ParsedConfig parsed, comm::World& world) {
   const RunConfig& run = config.run;
   const int64_t seq = sequence_length(run, model.max_positions);
   if (!run.choose) resolve_batch(parsed, world.size());
-  check_output_folder(config, waited);
+  check_output_folder(config, lock.get(), world);
   check_run(config, model, seq, world.local_rank());
   // Before any work: a run that cannot be saved should not start.
   if (world.rank() == 0 && !run.trace.empty()) File::create(run.trace);
