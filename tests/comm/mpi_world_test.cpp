@@ -18,11 +18,7 @@ struct Result {
   double seconds = 0;
 };
 
-Result mpirun(int ranks, const std::string& arguments, const std::string& flags = "") {
-  const std::string command = fmt::format(
-      "timeout 100 {} --mca btl self,vader,tcp --mca btl_vader_single_copy_mechanism none {} "
-      "{}/tests/test_comm_mpi {} 2>&1",
-      test::mpirun(ranks), flags, ZENO_BINARY_DIR, arguments);
+Result run(const std::string& command) {
   const auto begin = std::chrono::steady_clock::now();
   Result result;
   FILE* pipe = popen(command.c_str(), "r");
@@ -32,6 +28,13 @@ Result mpirun(int ranks, const std::string& arguments, const std::string& flags 
   result.status = WEXITSTATUS(pclose(pipe));
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;
+}
+
+Result mpirun(int ranks, const std::string& arguments, const std::string& flags = "") {
+  return run(
+      fmt::format("timeout 100 {} --mca btl self,vader,tcp --mca btl_vader_single_copy_mechanism none {} "
+                  "{}/tests/test_comm_mpi {} 2>&1",
+                  test::mpirun(ranks), flags, ZENO_BINARY_DIR, arguments));
 }
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -139,16 +142,33 @@ TEST_F(Mpi, MismatchIsNamed) {
   }
 }
 
+// Without mpirun, with these variables.
+Result start_by_hand(const std::string& variables) {
+  return run(
+      fmt::format("timeout 100 env {} {} OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+                  "{}/tests/test_comm_mpi contract 0 2>&1",
+                  test::kWithoutLeaks, variables, ZENO_BINARY_DIR));
+}
+
 TEST_F(Mpi, TorchrunWithoutMpiIsExplained) {
-  const std::string command = fmt::format(
-      "{} RANK=0 WORLD_SIZE=2 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-      "{}/tests/test_comm_mpi contract 0 2>&1",
-      test::kWithoutLeaks, ZENO_BINARY_DIR);
-  FILE* pipe = popen(command.c_str(), "r");
-  std::array<char, 2000> buffer{};
-  const size_t got = fread(buffer.data(), 1, buffer.size() - 1, pipe);
-  EXPECT_EQ(WEXITSTATUS(pclose(pipe)), 2);
-  EXPECT_TRUE(has(std::string(buffer.data(), got), "start with mpirun -n 2 or srun")) << buffer.data();
+  const Result result = start_by_hand("RANK=0 WORLD_SIZE=2");
+  EXPECT_EQ(result.status, 2);
+  EXPECT_TRUE(has(result.output, "start with mpirun -n 2 or srun")) << result.output;
+}
+
+TEST_F(Mpi, SrunWithoutPmixIsExplained) {
+  const Result result = start_by_hand("SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2");
+  EXPECT_EQ(result.status, 2);
+  EXPECT_TRUE(has(result.output, "srun started rank 1 of 2 without PMIx")) << result.output;
+  EXPECT_TRUE(has(result.output, "use srun --mpi=pmix")) << result.output;
+}
+
+// The second process never becomes a rank: MPI alone would wait for it for ever.
+TEST_F(Mpi, StartThatHangsEndsInTime) {
+  const Result result = mpirun(1, "contract 0 1000 : -n 1 sleep 100");
+  EXPECT_TRUE(has(result.output, "MPI has not started within 1.0 s on rank 0 of 2")) << result.output;
+  EXPECT_EQ(result.status, 6) << result.output;
+  EXPECT_LT(result.seconds, 60);
 }
 
 }  // namespace

@@ -80,10 +80,10 @@ class Launch : public ::testing::Test {
   void SetUp() override { clear(); }
   void TearDown() override { clear(); }
   static void clear() {
-    for (const char* name :
-         {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-          "OMPI_COMM_WORLD_LOCAL_SIZE", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
-          "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_STEP_ID", "PMI_RANK", "PMI_SIZE"}) {
+    for (const char* name : {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+                             "OMPI_COMM_WORLD_LOCAL_SIZE", "RANK", "WORLD_SIZE", "LOCAL_RANK",
+                             "LOCAL_WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID",
+                             "SLURM_STEP_ID", "PMI_RANK", "PMI_SIZE", "PMI_FD", "PMIX_NAMESPACE"}) {
       unsetenv(name);
     }
   }
@@ -119,6 +119,17 @@ TEST_F(Launch, TorchrunInsideSlurm) {
   set("LOCAL_RANK", "1");
   EXPECT_EQ(launch_info().launcher, "torchrun");
   EXPECT_EQ(launch_info().rank, 9);
+}
+
+TEST_F(Launch, WhatMpiCanAskUnderSlurm) {
+  set("SLURM_STEP_ID", "0");
+  set("SLURM_PROCID", "1");
+  set("SLURM_NTASKS", "2");
+  EXPECT_EQ(launch_info().process_manager, ProcessManager::none);  // srun --mpi=none
+  set("PMI_FD", "11");
+  EXPECT_EQ(launch_info().process_manager, ProcessManager::pmi);  // srun --mpi=pmi2
+  set("PMIX_NAMESPACE", "slurm.pmix.5.0");
+  EXPECT_EQ(launch_info().process_manager, ProcessManager::pmix);
 }
 
 TEST_F(Launch, BatchScriptOfSlurmIsAlone) {

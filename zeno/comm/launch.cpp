@@ -26,11 +26,19 @@ std::optional<int> first_of(std::initializer_list<const char*> names) {
   return std::nullopt;
 }
 
+ProcessManager process_manager() {
+  if (std::getenv("PMIX_NAMESPACE") != nullptr) return ProcessManager::pmix;
+  for (const char* name : {"PMI_FD", "PMI_PORT", "PMI_RANK", "PMI_CONTROL_PORT"}) {
+    if (std::getenv(name) != nullptr) return ProcessManager::pmi;
+  }
+  return ProcessManager::none;
+}
+
 // Both rank and size must be there; the local ones are a help.
 bool read(LaunchInfo& info, const char* launcher, std::optional<int> rank, std::optional<int> size,
           std::optional<int> local_rank, std::optional<int> local_size) {
   if (!rank || !size) return false;
-  info = {*rank, *size, local_rank.value_or(0), local_size.value_or(1), launcher};
+  info = {*rank, *size, local_rank.value_or(0), local_size.value_or(1), launcher, process_manager()};
   return true;
 }
 

@@ -11,35 +11,10 @@
 #include "zeno/base/math.h"
 #include "zeno/comm/cuda/communicators.h"
 #include "zeno/comm/mpi_hub.h"
+#include "zeno/comm/mpi_start.h"
 
 namespace zeno::comm {
 namespace {
-
-void start_mpi() {
-  int started = 0, provided = MPI_THREAD_SINGLE;
-  MPI_Initialized(&started);
-  if (started != 0) {
-    MPI_Query_thread(&provided);
-  } else {
-    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "start");
-  }
-  require(
-      provided == MPI_THREAD_MULTIPLE, ErrorKind::usage,
-      "[comm] this MPI gives thread level {}, expected MPI_THREAD_MULTIPLE ({}); use an MPI built with it",
-      provided, MPI_THREAD_MULTIPLE);
-  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  int size = 1;
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-  const LaunchInfo launch = launch_info();
-  if (size == 1 && launch.size > 1) {
-    MPI_Finalize();
-    fail(ErrorKind::usage,
-         "[comm] {} says that this is rank {} of {}, but MPI sees one process; MPI carries the messages, so "
-         "start with "
-         "mpirun -n {} or srun --mpi=pmix",
-         launch.launcher, launch.rank, launch.size, launch.size);
-  }
-}
 
 // When the process ends, not before: until then it may say what failed.
 void linger_at_exit(std::shared_ptr<MpiHub> hub) {
@@ -170,7 +145,7 @@ class MpiWorld final : public World {
 bool mpi_available() { return true; }
 
 std::unique_ptr<World> make_mpi_world(const WorldOptions& options) {
-  start_mpi();
+  start_mpi(options.deadline);
   return std::make_unique<MpiWorld>(options);
 }
 

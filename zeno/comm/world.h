@@ -96,10 +96,14 @@ std::unique_ptr<World> make_self_world();
 // there, and the process should end without destroying what that thread may use (base/leave.h).
 void run_thread_ranks(int ranks, const WorldOptions& options, const std::function<void(World&)>& body);
 
+// What MPI can ask for the other processes of the job.
+enum class ProcessManager { none, pmi, pmix };
+
 // What the launcher's variables say about this process; looks at nothing else.
 struct LaunchInfo {
   int rank = 0, size = 1, local_rank = 0, local_size = 1;
   std::string launcher;  // "mpirun", "slurm", "torchrun", "" = started by hand
+  ProcessManager process_manager = ProcessManager::none;
 };
 LaunchInfo launch_info();
 
