@@ -182,6 +182,17 @@ ModelConfig load_config(const Path& folder) {
   return config;
 }
 
+namespace {
+
+// Of attention, MLP and vocabulary, roughly: sizes that are fine one by one may be absurd together.
+double rough_parameters(const ModelConfig& config) {
+  const double heads = double(config.heads + config.kv_heads) * double(config.head_dim);
+  const double layer = 2 * heads + 3 * double(config.intermediate);
+  return double(config.hidden) * (double(config.layers) * layer + double(config.vocab));
+}
+
+}  // namespace
+
 void check_config(const ModelConfig& config, std::string_view where, ErrorKind kind) {
   const auto in_range = [&](int64_t value, int64_t max, const char* what) {
     require(value >= 1 && value <= max, kind, "[model] {}: {} is {}, expected 1 to {}", where, what, value,
@@ -195,6 +206,9 @@ void check_config(const ModelConfig& config, std::string_view where, ErrorKind k
   in_range(config.kv_heads, config.heads, "number of key/value heads");
   in_range(config.head_dim, kMaxHeadDim, "head size");
   in_range(config.max_positions, kMaxPositions, "number of positions");
+  require(rough_parameters(config) <= kMaxParameters, kind,
+          "[model] {}: the sizes together make {:.2g} parameters, expected at most {:.0g}", where,
+          rough_parameters(config), kMaxParameters);
   require(config.heads % config.kv_heads == 0, kind,
           "[model] {}: {} key/value heads (num_key_value_heads) do not divide {} heads", where,
           config.kv_heads, config.heads);

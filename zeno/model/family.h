@@ -20,9 +20,10 @@ inline constexpr int64_t kMaxHidden = 1 << 24;
 inline constexpr int64_t kMaxIntermediate = 1 << 26;
 inline constexpr int64_t kMaxHeads = 1 << 16;
 inline constexpr int64_t kMaxHeadDim = 256;  // of the attention kernels
-inline constexpr int64_t kMaxLayers = 1 << 14;
+inline constexpr int64_t kMaxLayers = 1 << 11;
 inline constexpr int64_t kMaxVocab = (int64_t(1) << 31) - 1;  // token ids are 32-bit
 inline constexpr int64_t kMaxPositions = (int64_t(1) << 31) - 1;
+inline constexpr double kMaxParameters = 1e13;  // a plan of more takes minutes
 
 // What a model is built for.
 struct BuildOptions {

@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <tuple>
 
+#include "zeno/base/error.h"
 #include "zeno/zero/region_packing.h"
 
 namespace zeno::zero {
 namespace {
+
+// No model that is trained comes near; a plan of more would take minutes and gigabytes.
+constexpr size_t kMostInstructions = size_t(1) << 20;
 
 // Last instruction on each lane that touched something; -1: none.
 using LastTouch = std::array<int, kLanes>;
@@ -145,6 +149,10 @@ RegionId ProgramBuilder::region(Purpose purpose, size_t bytes, Tier tier) {
 }
 
 int ProgramBuilder::add(Instruction instruction) {
+  require(program_.instructions.size() < kMostInstructions, ErrorKind::usage,
+          "[plan] a step of one rank has more than {} instructions; use more ranks, a smaller model, or fewer "
+          "micro-batches (--grad-accum)",
+          kMostInstructions);
   const int index = int(program_.instructions.size());
   for (RegionId id : touched_regions(instruction)) {
     Region& region = program_.regions[id];

@@ -24,13 +24,19 @@ class Lives {
       if (high % 2 == 1) alive_[--high].push_back(&region);
     }
   }
+  // Until `body` returns false; returns whether it was called for all.
   template <class Body>
-  void for_meeting(const Region& region, const Body& body) const {
+  bool for_meeting(const Region& region, const Body& body) const {
     for (size_t node = leaf(region.first); node > 0; node /= 2) {
-      for (const Region* other : alive_[node]) body(*other);
+      for (const Region* other : alive_[node]) {
+        if (!body(*other)) return false;
+      }
     }
     const auto end = begins_.upper_bound(region.last);
-    for (auto at = begins_.upper_bound(region.first); at != end; ++at) body(*at->second);
+    for (auto at = begins_.upper_bound(region.first); at != end; ++at) {
+      if (!body(*at->second)) return false;
+    }
+    return true;
   }
 
  private:
@@ -41,26 +47,56 @@ class Lives {
   std::multimap<int, const Region*> begins_;
 };
 
-// The lowest offset where `region` meets none of the placed regions that live at the same time.
-size_t lowest_fit(const Region& region, const Lives& placed) {
-  std::vector<std::pair<size_t, size_t>> taken;
-  placed.for_meeting(
-      region, [&](const Region& other) { taken.emplace_back(other.offset, other.offset + other.bytes); });
-  std::ranges::sort(taken, {}, &std::pair<size_t, size_t>::first);
-  size_t offset = 0;
-  for (const auto& [begin, end] : taken) {
-    if (offset + region.bytes <= begin) break;
-    offset = std::max(offset, round_up(end, kRegionAlign));
+// The regions of a pool that have an offset.
+class Placed {
+ public:
+  explicit Placed(size_t instructions) : lives_(instructions) {}
+
+  void add(const Region& region) {
+    lives_.add(region);
+    by_offset_.insert(std::ranges::upper_bound(by_offset_, region.offset, {}, &Region::offset), &region);
   }
-  return offset;
-}
+  // The lowest offset where `region` meets none of those that live at the same time.
+  size_t lowest_fit(const Region& region) const {
+    size_t offset = 0;
+    for (const Region* other : meeting(region)) {
+      if (offset + region.bytes <= other->offset) break;
+      offset = std::max(offset, round_up(other->offset + other->bytes, kRegionAlign));
+    }
+    return offset;
+  }
+
+ private:
+  // Those that live at the same time, by offset. Few are found one by one and sorted; where many meet, as what
+  // the layers of a deep model save, a walk over all is quicker.
+  std::vector<const Region*> meeting(const Region& region) const {
+    const size_t few = 16 + by_offset_.size() / 16;
+    std::vector<const Region*> out;
+    const bool found = lives_.for_meeting(region, [&](const Region& other) {
+      out.push_back(&other);
+      return out.size() < few;
+    });
+    if (found) {
+      std::ranges::sort(out, {}, &Region::offset);
+      return out;
+    }
+    out.clear();
+    for (const Region* other : by_offset_) {
+      if (other->first <= region.last && region.first <= other->last) out.push_back(other);
+    }
+    return out;
+  }
+
+  Lives lives_;
+  std::vector<const Region*> by_offset_;
+};
 
 // In the order given; returns the bytes of the pool.
 size_t place(const std::vector<Region*>& regions, size_t instructions) {
-  Lives placed(instructions);
+  Placed placed(instructions);
   size_t bytes = 0;
   for (Region* region : regions) {
-    region->offset = lowest_fit(*region, placed);
+    region->offset = placed.lowest_fit(*region);
     placed.add(*region);
     bytes = std::max(bytes, round_up(region->offset + region->bytes, kRegionAlign));
   }

@@ -2,7 +2,15 @@
 
 #include <utility>
 
+#include "zeno/base/error.h"
+#include "zeno/data/tokenizer/limits.h"
+
 namespace zeno::data::tokenizer {
+namespace {
+
+constexpr size_t kLongestUtf8 = 4;  // bytes of a character
+
+}  // namespace
 
 TextSpan Piece::span(size_t from, size_t to) const {
   if (!origin.empty()) return {origin[from].begin, origin[to - 1].end};
@@ -12,7 +20,8 @@ TextSpan Piece::span(size_t from, size_t to) const {
   return {begin + from, begin + to};
 }
 
-AlignedText::AlignedText(const Piece& piece, bool track) : tracked(track), begin(piece.start()) {
+AlignedText::AlignedText(const Piece& piece, bool track)
+    : tracked(track), begin(piece.start()), longest(max_rewritten(piece.text.size())) {
   text.reserve(piece.text.size());
   if (track) origin.reserve(piece.text.size());
   for (size_t at = 0; at < piece.text.size();) {
@@ -35,7 +44,13 @@ Rewriter::Rewriter(AlignedText& text) : text_(text), in_(text.text) {
   if (text.tracked) origin_.reserve(in_.size());
 }
 
+void Rewriter::make_room(size_t bytes) const {
+  require(out_.size() + bytes <= text_.longest, ErrorKind::data,
+          "[tokenizer] the normalizers of the tokenizer make more than {} bytes of one text", text_.longest);
+}
+
 void Rewriter::write(std::string_view bytes, TextSpan origin) {
+  make_room(bytes.size());
   out_ += bytes;
   if (text_.tracked) origin_.resize(out_.size(), origin);
 }
@@ -52,6 +67,7 @@ void Rewriter::keep() {
 }
 
 void Rewriter::replace(char32_t code) {
+  make_room(kLongestUtf8);
   append_utf8(out_, code);
   if (text_.tracked) origin_.resize(out_.size(), text_.origin[at_]);
   at_ += decode_char(in_, at_).bytes;
@@ -60,6 +76,7 @@ void Rewriter::replace(char32_t code) {
 void Rewriter::remove() { at_ += decode_char(in_, at_).bytes; }
 
 void Rewriter::insert(char32_t code) {
+  make_room(kLongestUtf8);
   append_utf8(out_, code);
   if (text_.tracked) origin_.resize(out_.size(), origin_before());
 }

@@ -34,7 +34,8 @@ struct AlignedText {
   std::string text;
   std::vector<TextSpan> origin;  // one per byte when tracked
   bool tracked = false;
-  size_t begin = 0;  // of the text in the input
+  size_t begin = 0;    // of the text in the input
+  size_t longest = 0;  // what it may become: a file can ask for rewriting without end
 
   // A copy of the piece; bytes that are not UTF-8 become U+FFFD.
   AlignedText(const Piece& piece, bool track);
@@ -61,6 +62,7 @@ class Rewriter {
 
  private:
   void write(std::string_view bytes, TextSpan origin);
+  void make_room(size_t bytes) const;
   TextSpan origin_before() const;
 
   AlignedText& text_;

@@ -5,6 +5,7 @@
 #include "zeno/base/utf8.h"
 #include "zeno/data/tokenizer/byte_level.h"
 #include "zeno/data/tokenizer/json_node.h"
+#include "zeno/data/tokenizer/limits.h"
 #include "zeno/data/tokenizer/merge_table.h"
 #include "zeno/data/tokenizer/model.h"
 
@@ -40,6 +41,7 @@ class Bpe final : public Model {
       if (text.size() == 1) first_bytes_[uint8_t(text[0])] = id;
     }
     add_merges(vocabulary, options, where);
+    bytes_only_ = raw_bytes && options.merges.empty() && std::ranges::count(first_bytes_, kNone) == 0;
     if (options.byte_fallback) byte_tokens_ = find_byte_tokens(vocabulary);
     if (!options.unknown.empty()) {
       const auto found = vocabulary.ids.find(options.unknown);
@@ -55,6 +57,10 @@ class Bpe final : public Model {
         return;
       }
     }
+    if (bytes_only_) return encode_bytes(piece, out);
+    require(piece.size() <= kMaxPieceBytes, ErrorKind::data,
+            "[tokenizer] got {} bytes without a border between words, expected at most {}; cut the text",
+            piece.size(), kMaxPieceBytes);
     work.symbols.clear();
     if (raw_bytes_)
       add_bytes(piece, work.symbols);
@@ -104,6 +110,11 @@ class Bpe final : public Model {
     } else {
       add(symbols, unknown_, begin, end);
     }
+  }
+
+  void encode_bytes(std::string_view piece, std::vector<Token>& out) const {
+    for (size_t at = 0; at < piece.size(); ++at)
+      out.push_back({first_bytes_[uint8_t(piece[at])], uint32_t(at), uint32_t(at + 1)});
   }
 
   void add_bytes(std::string_view piece, std::vector<Symbol>& symbols) const {
@@ -214,6 +225,7 @@ class Bpe final : public Model {
 
   BpeOptions options_;
   bool raw_bytes_;
+  bool bytes_only_ = false;  // every byte is a token and no two merge: pieces of any length are cheap
   MergeTable merges_;
   std::unordered_map<std::string, int32_t> ids_;  // in bytes when raw_bytes_
   std::array<int32_t, 256> first_bytes_;          // of tokens of one byte

@@ -1,5 +1,7 @@
 #include "zeno/data/tokenizer/normalizer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <utility>
@@ -7,6 +9,7 @@
 
 #include "zeno/base/utf8.h"
 #include "zeno/data/tokenizer/json_node.h"
+#include "zeno/data/tokenizer/limits.h"
 #include "zeno/data/tokenizer/normal_form.h"
 #include "zeno/data/tokenizer/pattern.h"
 #include "zeno/data/tokenizer/unicode.h"
@@ -195,6 +198,14 @@ class Sequence final : public Normalizer {
   std::vector<std::unique_ptr<const Normalizer>> steps_;
 };
 
+// What a normalizer writes at once.
+std::string written_text(const JsonNode& node) {
+  std::string text = node.string();
+  if (text.size() > kMaxTokenBytes)
+    node.refuse(fmt::format("{} bytes", text.size()), fmt::format("at most {}", kMaxTokenBytes));
+  return text;
+}
+
 }  // namespace
 
 std::unique_ptr<const Normalizer> make_normalizer(const JsonNode& node) {
@@ -212,9 +223,9 @@ std::unique_ptr<const Normalizer> make_normalizer(const JsonNode& node) {
   if (type == "Strip") {
     return std::make_unique<Strip>(node.at("strip_left").boolean(), node.at("strip_right").boolean());
   }
-  if (type == "Prepend") return std::make_unique<Prepend>(node.string("prepend"));
+  if (type == "Prepend") return std::make_unique<Prepend>(written_text(node.at("prepend")));
   if (type == "Replace") {
-    return std::make_unique<Replace>(Pattern::read(node.at("pattern")), node.string("content"));
+    return std::make_unique<Replace>(Pattern::read(node.at("pattern")), written_text(node.at("content")));
   }
   if (type == "BertNormalizer") return std::make_unique<Bert>(node);
   if (type == "Precompiled") return make_character_map(node);

@@ -3,6 +3,7 @@
 #include "zeno/base/error.h"
 #include "zeno/base/utf8.h"
 #include "zeno/data/tokenizer/json_node.h"
+#include "zeno/data/tokenizer/limits.h"
 #include "zeno/data/tokenizer/unicode.h"
 
 namespace zeno::data::tokenizer {
@@ -59,6 +60,9 @@ Pipeline::Pipeline(const nlohmann::json& json, std::string_view where) {
 }
 
 void Pipeline::place(int32_t id, const std::string& text, const JsonNode& node) {
+  require(text.size() <= kMaxTokenBytes, ErrorKind::data,
+          "[tokenizer] {}: token {} has {} bytes, expected at most {}", node.where(), id, text.size(),
+          kMaxTokenBytes);
   if (size_t(id) >= texts_.size()) texts_.resize(size_t(id) + 1);
   Text& entry = texts_[size_t(id)];
   require(!entry.known || entry.text == text, ErrorKind::data,

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "zeno/base/utf8.h"
@@ -72,17 +73,22 @@ int32_t read_id(const JsonNode& node) { return int32_t(node.integer(0, kMaxId));
 
 Template::Items read_template(const JsonNode& node) {
   Template::Items items;
+  size_t added = 0;
   for (const JsonNode& item : node.at("single").items()) {
     if (const auto sequence = item.find("Sequence")) {
       const std::string which = sequence->string("id");
       if (which != "A") sequence->refuse(fmt::format("sequence '{}'", which), "A: one text has no other");
+      if (std::ranges::any_of(items, [](const auto& other) { return !other; }))
+        sequence->refuse("the text again", "it once");
       items.push_back(std::nullopt);
       continue;
     }
     const std::string name = item.at("SpecialToken").string("id");
     std::vector<int32_t> ids;
-    for (const JsonNode& id : node.at("special_tokens").at(name.c_str()).at("ids").items())
+    for (const JsonNode& id : node.at("special_tokens").at(name.c_str()).at("ids").items()) {
+      if (++added > kMaxAddedTokens) item.refuse("more tokens", fmt::format("at most {}", kMaxAddedTokens));
       ids.push_back(read_id(id));
+    }
     items.push_back(std::move(ids));
   }
   return items;
@@ -118,7 +124,11 @@ std::unique_ptr<const PostProcessor> make_post_processor(const JsonNode& node) {
     trim();
     steps.push_back(std::make_unique<Template>(read_around(node)));
   } else if (type == "Sequence") {
-    for (const JsonNode& step : node.at("processors").items()) steps.push_back(make_post_processor(step));
+    for (const JsonNode& step : node.at("processors").items()) {
+      if (steps.size() == kMaxPostProcessors)
+        step.refuse("another step", fmt::format("at most {}", steps.size()));
+      steps.push_back(make_post_processor(step));
+    }
   } else {
     node.unknown_type("post-processor");
   }
