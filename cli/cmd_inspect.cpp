@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "zeno/base/error.h"
+#include "zeno/base/file.h"
 #include "zeno/base/newer_version.h"
 #include "zeno/checkpoint/checkpoint.h"
 #include "zeno/checkpoint/deepspeed.h"
@@ -168,11 +169,11 @@ void show_safetensors(const Path& path) {
 }
 
 void run(const std::string& path) {
-  require(std::filesystem::exists(path), ErrorKind::data,
-          "[inspect] {}: there is no such file or folder; check the path", path);
+  require(path_exists(path), ErrorKind::data, "[inspect] {}: there is no such file or folder; check the path",
+          path);
   if (file_exists(path))
     return path.ends_with(".safetensors") ? show_safetensors(path) : show_torch_file(path);
-  require(std::filesystem::is_directory(path), ErrorKind::usage,
+  require(folder_exists(path), ErrorKind::usage,
           "[inspect] {}: expected a model, a checkpoint, a safetensors file or a file of torch.save", path);
   const std::string name = std::filesystem::canonical(path).filename().string();
   if (file_exists(Path(path) / checkpoint::kManifestName) || checkpoint::step_of(name))

@@ -57,6 +57,15 @@ int open_or_fail(const Path& path, int flags, const char* what) {
   return fd;
 }
 
+// False: nothing is there. An empty path is nothing.
+bool inspect(const Path& path, struct stat& info) {
+  const DiskOperation waiting("inspecting", path);
+  if (file_system().stat(path.c_str(), &info) == 0) return true;
+  const bool absent = errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG;
+  if (!absent) fail_errno("cannot inspect", path);
+  return false;
+}
+
 // Memory file systems may not have the flag.
 int open_past_cache(const Path& path, int flags) {
   const DiskOperation waiting("opening", path);
@@ -75,6 +84,7 @@ ssize_t FileSystem::pwrite(int fd, const void* data, size_t bytes, off_t offset)
 }
 int FileSystem::fsync(int fd) { return ::fsync(fd); }
 int FileSystem::rename(const char* from, const char* to) { return std::rename(from, to); }
+int FileSystem::stat(const char* path, struct stat* info) { return ::stat(path, info); }
 int FileSystem::statvfs(const char* path, struct statvfs* info) { return ::statvfs(path, info); }
 
 FileSystemOverride::FileSystemOverride(FileSystem& replacement) : previous_(current.exchange(&replacement)) {}
@@ -253,10 +263,30 @@ void replace_file(const Path& path, std::string_view contents, std::string_view 
   replacing.commit();
 }
 
+bool path_exists(const Path& path) {
+  struct stat info;
+  return inspect(path, info);
+}
+
 bool file_exists(const Path& path) {
-  const DiskOperation waiting("inspecting", path);
-  std::error_code ignored;
-  return std::filesystem::is_regular_file(path, ignored);
+  struct stat info;
+  return inspect(path, info) && S_ISREG(info.st_mode);
+}
+
+bool folder_exists(const Path& path) {
+  struct stat info;
+  return inspect(path, info) && S_ISDIR(info.st_mode);
+}
+
+uint64_t file_size(const Path& path) {
+  struct stat info;
+  return inspect(path, info) && S_ISREG(info.st_mode) ? uint64_t(info.st_size) : 0;
+}
+
+bool same_file(const Path& a, const Path& b) {
+  struct stat first, second;
+  return inspect(a, first) && inspect(b, second) && first.st_ino == second.st_ino &&
+         first.st_dev == second.st_dev;
 }
 
 void make_folders(const Path& path) {
@@ -270,6 +300,13 @@ void remove_file(const Path& path) {
   const DiskOperation waiting("removing", path);
   std::error_code error;
   std::filesystem::remove(path, error);
+  if (error) fail_errno("cannot remove", path, error.value());
+}
+
+void remove_folder(const Path& path) {
+  const DiskOperation waiting("removing", path);
+  std::error_code error;
+  std::filesystem::remove_all(path, error);
   if (error) fail_errno("cannot remove", path, error.value());
 }
 

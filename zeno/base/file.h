@@ -7,6 +7,7 @@
 // from several threads at once; the rest may not.
 #pragma once
 
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/types.h>
 
@@ -31,6 +32,7 @@ class FileSystem {
   virtual ssize_t pwrite(int fd, const void* data, size_t bytes, off_t offset);
   virtual int fsync(int fd);
   virtual int rename(const char* from, const char* to);
+  virtual int stat(const char* path, struct stat* info);
   virtual int statvfs(const char* path, struct statvfs* info);
 };
 
@@ -128,9 +130,15 @@ class ReplacingFile {
 std::string read_file(const Path& path, uint64_t max_bytes = uint64_t(1) << 30);
 // Writes or replaces the file in one step.
 void replace_file(const Path& path, std::string_view contents, std::string_view suffix = ".tmp");
+// What is at a path. A disk that cannot say is an Error(io): nothing may be taken for absent because of it.
+bool path_exists(const Path& path);
 bool file_exists(const Path& path);  // a regular file
+bool folder_exists(const Path& path);
+uint64_t file_size(const Path& path);          // 0: no file
+bool same_file(const Path& a, const Path& b);  // or folder, by whatever name; false where either is absent
 void make_folders(const Path& path);
 void remove_file(const Path& path);                      // nothing there: fine
+void remove_folder(const Path& path);                    // with all that is in it; nothing there: fine
 std::vector<std::string> list_folder(const Path& path);  // names, sorted
 // Bytes that this user can still write where `path` is.
 uint64_t free_space(const Path& path);

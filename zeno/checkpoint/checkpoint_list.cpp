@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <charconv>
 
-#include "zeno/base/disk_operation.h"
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
 #include "zeno/base/newer_version.h"
@@ -19,7 +18,7 @@ constexpr std::string_view kPrefix = "step-";
 // Steps that have a folder, finished or not, newest first.
 std::vector<int64_t> steps_below(const Path& folder) {
   std::vector<int64_t> steps;
-  if (!std::filesystem::is_directory(folder)) return steps;
+  if (!folder_exists(folder)) return steps;
   for (const std::string& name : list_folder(folder)) {
     if (const std::optional<int64_t> step = step_of(name)) steps.push_back(*step);
   }
@@ -59,16 +58,13 @@ bool is_newer(const Path& folder) {
 }
 
 void remove_checkpoint(const Path& folder) {
-  if (!std::filesystem::is_directory(folder)) return;
+  if (!folder_exists(folder)) return;
   if (is_newer(folder)) read_manifest(folder);  // says so
   if (file_exists(folder / kManifestName)) {
     remove_file(folder / kManifestName);
     sync_folder(folder);
   }
-  const DiskOperation waiting("removing", folder);
-  std::error_code error;
-  std::filesystem::remove_all(folder, error);
-  require(!error, ErrorKind::io, "[checkpoint] {} cannot be removed: {}", folder.string(), error.message());
+  remove_folder(folder);
 }
 
 std::optional<Checkpoint> open_latest(const Path& folder) {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "zeno/base/error.h"
+#include "zeno/base/file.h"
 
 namespace zeno::checkpoint {
 namespace {
@@ -82,7 +83,7 @@ std::vector<Path> in_order(const std::map<int, Path>& by_rank, const Path& folde
 }
 
 bool holds_states(const Path& folder) {
-  if (!std::filesystem::is_directory(folder)) return false;
+  if (!folder_exists(folder)) return false;
   for (const std::string& name : list_folder(folder)) {
     if (is_state_file(name)) return true;
   }
@@ -110,7 +111,7 @@ std::optional<Path> find_deepspeed(const Path& path) {
 
 DeepSpeedFiles list_deepspeed(const Path& tag_folder) {
   DeepSpeedFiles files{.folder = tag_folder, .model = {}, .optimizer = {}};
-  files.universal = std::filesystem::is_directory(tag_folder / "zero");
+  files.universal = folder_exists(tag_folder / "zero");
   std::map<int, Path> model, optimizer;
   std::optional<Path> whole;
   for (const std::string& name : list_folder(tag_folder)) {

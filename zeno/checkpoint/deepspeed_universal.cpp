@@ -2,6 +2,7 @@
 #include <array>
 
 #include "zeno/base/error.h"
+#include "zeno/base/file.h"
 #include "zeno/checkpoint/deepspeed_layout.h"
 
 namespace zeno::checkpoint {
@@ -25,7 +26,7 @@ DeepSpeedSpan whole_tensor(const DeepSpeedFile& file, int64_t count) {
 
 void add_param(const DeepSpeedFile& model, const Path& folder, const std::string& name,
                const std::vector<int64_t>& shape, DeepSpeedContents& contents) {
-  require(std::filesystem::is_directory(folder), ErrorKind::data,
+  require(folder_exists(folder), ErrorKind::data,
           "[deepspeed] {}: the folder of {} is missing; the copy or conversion is not complete",
           folder.string(), name);
   DeepSpeedTensor& tensor = add_tensor(contents, name, shape, model);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "zeno/base/error.h"
+#include "zeno/base/file.h"
 #include "zeno/kernels/master_rest.h"
 #include "zeno/model/file_map.h"
 
@@ -99,8 +100,7 @@ void export_model(const Path& folder, const ModelConfig& config, const std::vect
 
 void copy_companions(const Path& from, const Path& to) {
   make_folders(to);
-  std::error_code ignored;
-  if (std::filesystem::equivalent(from, to, ignored)) return;
+  if (same_file(from, to)) return;
   for (const char* name : kCompanions) {
     if (file_exists(from / name)) replace_file(to / name, read_file(from / name));
   }

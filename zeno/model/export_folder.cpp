@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "zeno/base/error.h"
+#include "zeno/base/file.h"
 #include "zeno/checkpoint/checkpoint.h"
 #include "zeno/checkpoint/deepspeed_folder.h"
 #include "zeno/checkpoint/safetensors_folder.h"
@@ -18,9 +19,8 @@ namespace {
 constexpr std::string_view kModelFiles[] = {"config.json", checkpoint::kWeightsName, checkpoint::kIndexName};
 
 void check_out(const FolderExport& options) {
-  std::error_code ignored;
   for (const Path& input : {options.source, options.adapter}) {
-    require(input.empty() || !std::filesystem::equivalent(input, options.out, ignored), ErrorKind::usage,
+    require(input.empty() || !same_file(input, options.out), ErrorKind::usage,
             "[export] {}: is both source and result; choose another folder for the result",
             options.out.string());
   }

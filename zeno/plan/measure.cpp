@@ -1,9 +1,9 @@
 #include "zeno/plan/measure.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "zeno/base/error.h"
+#include "zeno/base/file.h"
 #include "zeno/base/host.h"
 #include "zeno/base/log.h"
 #include "zeno/base/newer_version.h"
@@ -33,8 +33,7 @@ void require_measurable(const MeasureOptions& options) {
   require(device_count(options.kind) > 0, ErrorKind::usage,
           "[measure] device {}: got none that can be used, expected at least one; see zeno doctor",
           name_of_kind(options.kind));
-  std::error_code error;
-  require(std::filesystem::is_directory(options.folder, error), ErrorKind::usage,
+  require(folder_exists(options.folder), ErrorKind::usage,
           "[measure] folder {}: got no such folder, expected one whose disk is to be measured",
           options.folder.string());
   require(options.between_rate >= 0, ErrorKind::usage,

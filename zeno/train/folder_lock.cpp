@@ -26,8 +26,7 @@ FolderLock::FolderLock(Path folder, std::chrono::milliseconds patience) : folder
 void FolderLock::open() {
   const DiskOperation waiting("opening", folder_);
   close();
-  std::error_code ignored;
-  made_ |= !std::filesystem::exists(folder_, ignored);
+  made_ |= !folder_exists(folder_);
   make_folders(folder_);
   fd_ = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }

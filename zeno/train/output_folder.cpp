@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <vector>
 
 #include "zeno/base/error.h"
@@ -21,11 +20,10 @@ constexpr const char* kAdapterFile = "adapter_config.json";
 
 void check_other_folders(const TrainConfig& config) {
   const RunConfig& run = config.run;
-  std::error_code ignored;
-  require(!std::filesystem::equivalent(run.model, run.out, ignored), ErrorKind::usage,
+  require(!same_file(run.model, run.out), ErrorKind::usage,
           "[train] --out {}: is the model's own folder, which the result would replace; choose another",
           run.out);
-  require(!std::filesystem::equivalent(config.lora.adapter, run.out, ignored), ErrorKind::usage,
+  require(!same_file(config.lora.adapter, run.out), ErrorKind::usage,
           "[train] --out {}: is the adapter's own folder, which the result would replace; choose another",
           run.out);
 }

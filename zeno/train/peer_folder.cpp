@@ -13,6 +13,7 @@
 #include <set>
 
 #include "zeno/base/error.h"
+#include "zeno/base/file.h"
 #include "zeno/base/log.h"
 #include "zeno/base/text_list.h"
 #include "zeno/checkpoint/checkpoint.h"
@@ -76,7 +77,7 @@ PeerFolder::PeerFolder(const RunConfig& run, comm::World& world)
   const bool wanted = run.peer_snapshot > 0;
   bool there = false;
   try {
-    there = std::filesystem::exists(path_);
+    there = path_exists(path_);
     if (wanted || there) make_folder();
   } catch (const std::exception& error) {
     problem = error.what();
@@ -153,8 +154,7 @@ void PeerFolder::drop_foreign() {
 
 void PeerFolder::clear(int64_t but_step) const {
   for (const std::string& name : list_folder(path_)) {
-    if (name != kIdName && name != checkpoint::checkpoint_name(but_step))
-      std::filesystem::remove_all(path_ / name);
+    if (name != kIdName && name != checkpoint::checkpoint_name(but_step)) remove_folder(path_ / name);
   }
 }
 
@@ -307,7 +307,7 @@ void PeerFolder::remove() {
   if (!exists()) return;
   if (world_.rank() == 0) remove_file(id_file(run_));
   world_.exchange("over");
-  if (leads()) std::filesystem::remove_all(path_);
+  if (leads()) remove_folder(path_);
 }
 
 }  // namespace zeno::train

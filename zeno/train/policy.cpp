@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "zeno/base/error.h"
+#include "zeno/base/file.h"
 #include "zeno/base/host.h"
 #include "zeno/base/log.h"
 #include "zeno/base/quantity.h"
@@ -191,8 +192,7 @@ void check_disk_folders(const ParsedConfig& parsed) {
     const std::string key = fmt::format("zero_optimization.{}.nvme_path", block);
     const auto origin = parsed.origins.find(key);
     for (const Path& folder : folders_of(paths)) {
-      std::error_code ignored;
-      require(std::filesystem::is_directory(folder, ignored), ErrorKind::usage,
+      require(folder_exists(folder), ErrorKind::usage,
               "[config] {}{}: got {}, which is not a folder of this machine; create it on a fast disk, or "
               "choose another with --nvme-path",
               origin == parsed.origins.end() ? "" : origin->second.text + ": ", key, folder.string());

@@ -2,12 +2,10 @@
 
 #include <charconv>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <unordered_set>
 
 #include "zeno/base/error.h"
+#include "zeno/base/file.h"
 #include "zeno/base/utf8.h"
 
 namespace zeno::train {
@@ -368,8 +366,7 @@ JsonValue parse_relaxed_json(std::string_view text, std::string_view source) {
 }
 
 JsonDocument load_relaxed_json(const std::string& path_or_base64) {
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path_or_base64, ignored)) {
+  if (!file_exists(path_or_base64)) {
     const std::optional<std::string> decoded = decode_base64(path_or_base64);
     const bool is_config = decoded && decoded->find('{') != std::string::npos;
     require(is_config, ErrorKind::usage,
@@ -377,12 +374,12 @@ JsonDocument load_relaxed_json(const std::string& path_or_base64) {
             path_or_base64.substr(0, 200));
     return {parse_relaxed_json(*decoded, "<base64>"), "<base64>"};
   }
-  const auto size = std::filesystem::file_size(path_or_base64, ignored);
-  require(!ignored && size <= kMaxBytes, ErrorKind::usage, "[config] {}: got {} bytes, expected at most {}",
+  const File file = File::open(path_or_base64);
+  const uint64_t size = file.size();
+  require(size <= kMaxBytes, ErrorKind::usage, "[config] {}: got {} bytes, expected at most {}",
           path_or_base64, size, kMaxBytes);
-  std::ifstream file(path_or_base64, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  require(file.good() || file.eof(), ErrorKind::io, "[config] {}: cannot be read", path_or_base64);
+  std::string text(size, '\0');
+  file.read_at(text.data(), text.size(), 0);
   return {parse_relaxed_json(text, path_or_base64), path_or_base64};
 }
 

@@ -3,10 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "zeno/base/error.h"
+#include "zeno/base/file.h"
 #include "zeno/base/log.h"
 #include "zeno/train/config_keys.h"
 #include "zeno/train/report_html.h"
@@ -44,7 +44,7 @@ void thin_out(std::vector<ReportEval>& evals) {
 
 // TensorBoard shows all files of a folder as one run: those of a run before this one go.
 Path begin_events(const Path& folder, int64_t done) {
-  if (done > 0 || !std::filesystem::exists(folder)) return folder;
+  if (done > 0 || !folder_exists(folder)) return folder;
   for (const std::string& name : list_folder(folder)) {
     if (name.starts_with("events.out.tfevents.")) remove_file(folder / name);
   }

@@ -1,9 +1,9 @@
 #include "zeno/train/resume.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "zeno/base/error.h"
+#include "zeno/base/file.h"
 #include "zeno/base/log.h"
 #include "zeno/base/newer_version.h"
 #include "zeno/base/text_list.h"
@@ -99,9 +99,7 @@ std::string try_restore(const Path& folder, const RunState& now, zero::Engine& e
 Path checkpoints_of(const RunConfig& run) { return Path(run.out) / "checkpoints"; }
 
 bool goes_on_from(const RunConfig& run, const Path& newest) {
-  std::error_code ignored;
-  return run.resume == "auto" || std::filesystem::equivalent(run.resume, newest, ignored) ||
-         std::filesystem::equivalent(run.resume, run.out, ignored);
+  return run.resume == "auto" || same_file(run.resume, newest) || same_file(run.resume, run.out);
 }
 
 std::string base_model_of(const Path& checkpoint) { return state_of(checkpoint).model; }

@@ -39,11 +39,7 @@ struct NamedFile {
 // They share a budget of reading.
 void add_files(std::vector<RunInput>& inputs, const std::vector<NamedFile>& files) {
   uint64_t bytes = 0;
-  for (const NamedFile& file : files) {
-    std::error_code ignored;
-    const uint64_t size = std::filesystem::file_size(file.path, ignored);
-    if (!ignored) bytes += size;
-  }
+  for (const NamedFile& file : files) bytes += file_size(file.path);
   const DigestRule rule = digest_rule(bytes, files.size());
   for (const NamedFile& file : files)
     inputs.push_back(
@@ -73,8 +69,7 @@ void add_model(std::vector<RunInput>& inputs, const Path& folder) {
       "config.json",         "generation_config.json", "tokenizer.json",        "vocab.json",
       "merges.txt",          "added_tokens.json",      "tokenizer_config.json", "special_tokens_map.json",
       "chat_template.jinja", "chat_template.json"};
-  std::error_code ignored;
-  if (std::filesystem::is_directory(folder, ignored)) {
+  if (folder_exists(folder)) {
     for (const std::string& name : list_folder(folder)) {
       const bool weights = name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
       if (name.starts_with("model") && weights) names.push_back(name);

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
-#include <filesystem>
 #include <memory>
 #include <optional>
 

@@ -149,10 +149,11 @@ RegionId ProgramBuilder::region(Purpose purpose, size_t bytes, Tier tier) {
 }
 
 int ProgramBuilder::add(Instruction instruction) {
-  require(program_.instructions.size() < kMostInstructions, ErrorKind::usage,
-          "[plan] a step of one rank has more than {} instructions; use more ranks, a smaller model, or fewer "
-          "micro-batches (--grad-accum)",
-          kMostInstructions);
+  require(
+      program_.instructions.size() < kMostInstructions, ErrorKind::usage,
+      "[plan] a step of one rank has more than {} instructions; use more ranks, a smaller model, or fewer "
+      "micro-batches (--grad-accum)",
+      kMostInstructions);
   const int index = int(program_.instructions.size());
   for (RegionId id : touched_regions(instruction)) {
     Region& region = program_.regions[id];

@@ -67,8 +67,8 @@ class Placed {
   }
 
  private:
-  // Those that live at the same time, by offset. Few are found one by one and sorted; where many meet, as what
-  // the layers of a deep model save, a walk over all is quicker.
+  // Those that live at the same time, by offset. Few are found one by one and sorted; where many meet, as
+  // what the layers of a deep model save, a walk over all is quicker.
   std::vector<const Region*> meeting(const Region& region) const {
     const size_t few = 16 + by_offset_.size() / 16;
     std::vector<const Region*> out;

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "zeno/base/error.h"
+#include "zeno/base/file.h"
 #include "zeno/base/python_json.h"
 
 namespace zeno::data {
@@ -51,8 +52,7 @@ std::vector<NamedTemplate> folder_templates(const Path& folder) {
   std::vector<NamedTemplate> out;
   const Path file = folder / "chat_template.jinja", more = folder / "additional_chat_templates";
   if (file_exists(file)) out.push_back({"default", file.string(), read_file(file)});
-  std::error_code ignored;
-  if (std::filesystem::is_directory(more, ignored)) {
+  if (folder_exists(more)) {
     for (const std::string& name : list_folder(more)) {
       const Path path = more / name;
       if (path.extension() == ".jinja") out.push_back({path.stem().string(), path.string(), read_file(path)});

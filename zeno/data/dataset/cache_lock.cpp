@@ -3,8 +3,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "zeno/base/error.h"
@@ -45,7 +43,7 @@ File create_lock_file(const Path& folder) {
     try {
       return File::create(folder / kLockName);
     } catch (const Error&) {
-      if (attempt == 100 || std::filesystem::exists(folder)) throw;
+      if (attempt == 100 || folder_exists(folder)) throw;
     }
   }
 }
@@ -63,12 +61,6 @@ File acquire(const Path& folder) {
   }
 }
 
-void remove_tree(const Path& path) {
-  std::error_code error;
-  std::filesystem::remove_all(path, error);
-  require(!error, ErrorKind::io, "[dataset] cannot remove {}: {}", path.string(), error.message());
-}
-
 }  // namespace
 
 CacheLock::CacheLock(const Path& folder) : folder_(folder), file_(acquire(folder)) {}
@@ -77,9 +69,9 @@ void CacheLock::clear(bool keep) {
   // The manifest first: without it, whatever is left is no cache.
   remove_file(folder_ / "manifest.json");
   for (const std::string& name : list_folder(folder_)) {
-    if (name != kLockName) remove_tree(folder_ / name);
+    if (name != kLockName) remove_folder(folder_ / name);
   }
-  if (!keep) remove_tree(folder_);
+  if (!keep) remove_folder(folder_);
 }
 
 bool is_complete_cache(const Path& folder) { return file_exists(folder / "manifest.json"); }
@@ -92,7 +84,7 @@ void remove_unfinished_caches(const Path& root) {
     // Looked at again under the lock: its builder may have finished in between.
     if (!lock(file, false) || !still_there(file) || is_complete_cache(folder)) continue;
     log_info("[dataset] removing {}, which a build left unfinished", folder.string());
-    remove_tree(folder);
+    remove_folder(folder);
   }
 }
 

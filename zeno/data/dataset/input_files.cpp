@@ -34,10 +34,9 @@ void add_folder(const Path& folder, std::vector<Path>& out, std::vector<std::str
   for (const std::string& name : list_folder(folder)) {
     const Path path = folder / name;
     if (is_hidden(path)) continue;
-    std::error_code ignored;
     // A folder behind a link could be one that holds it.
-    if (fs::is_directory(path, ignored)) {
-      if (!fs::is_symlink(path, ignored)) add_folder(path, out, notes);
+    if (folder_exists(path)) {
+      if (!fs::is_symlink(path)) add_folder(path, out, notes);
     } else if (is_description(path)) {
       notes.push_back(
           fmt::format("{} is left out: by its name it is no data; give it itself to use it", path.string()));
@@ -50,10 +49,8 @@ void add_folder(const Path& folder, std::vector<Path>& out, std::vector<std::str
 std::vector<Path> expand(const std::vector<Path>& paths, std::vector<std::string>& notes) {
   std::vector<Path> files;
   for (const Path& path : paths) {
-    std::error_code ignored;
-    require(fs::exists(path, ignored), ErrorKind::data, "[data] {}: no such file; check the path",
-            path.string());
-    if (!fs::is_directory(path, ignored)) {
+    require(path_exists(path), ErrorKind::data, "[data] {}: no such file; check the path", path.string());
+    if (!folder_exists(path)) {
       files.push_back(path);
       continue;
     }
