@@ -278,7 +278,7 @@ bool folder_exists(const Path& path) {
   return inspect(path, info) && S_ISDIR(info.st_mode);
 }
 
-uint64_t file_size(const Path& path) {
+uint64_t size_of_file(const Path& path) {
   struct stat info;
   return inspect(path, info) && S_ISREG(info.st_mode) ? uint64_t(info.st_size) : 0;
 }

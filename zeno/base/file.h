@@ -134,7 +134,7 @@ void replace_file(const Path& path, std::string_view contents, std::string_view 
 bool path_exists(const Path& path);
 bool file_exists(const Path& path);  // a regular file
 bool folder_exists(const Path& path);
-uint64_t file_size(const Path& path);          // 0: no file
+uint64_t size_of_file(const Path& path);       // 0: no file
 bool same_file(const Path& a, const Path& b);  // or folder, by whatever name; false where either is absent
 void make_folders(const Path& path);
 void remove_file(const Path& path);                      // nothing there: fine

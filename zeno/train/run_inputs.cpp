@@ -39,7 +39,7 @@ struct NamedFile {
 // They share a budget of reading.
 void add_files(std::vector<RunInput>& inputs, const std::vector<NamedFile>& files) {
   uint64_t bytes = 0;
-  for (const NamedFile& file : files) bytes += file_size(file.path);
+  for (const NamedFile& file : files) bytes += size_of_file(file.path);
   const DigestRule rule = digest_rule(bytes, files.size());
   for (const NamedFile& file : files)
     inputs.push_back(
