@@ -1,7 +1,7 @@
 // One rank of the MPI tests, started by mpirun (mpi_world_test.cpp).
 //   test_comm_mpi contract RANKS_PER_HOST       runs the contract suite
-//   test_comm_mpi WAY RANKS_PER_HOST [DEADLINE] fails in one of the ways of failing_world.h; exits as the
-//   command line
+//   test_comm_mpi WAY RANKS_PER_HOST [DEADLINE [START]] fails in one of the ways of failing_world.h; exits as
+//   the command line
 //                                               would, and says so
 #include <cstdlib>
 #include <string>
@@ -18,6 +18,7 @@ int main(int argc, char** argv) {
   WorldOptions options;
   options.ranks_per_host = std::atoi(argv[2]);
   options.deadline = std::chrono::milliseconds(argc > 3 ? std::atoi(argv[3]) : 60'000);
+  if (argc > 4) options.start_deadline = std::chrono::milliseconds(std::atoi(argv[4]));
   options.staging_bytes = 64 << 10;  // small, so that the tests go through many chunks
   const char* at = "the start";
   return run_rank_process(

@@ -165,7 +165,7 @@ TEST_F(Mpi, SrunWithoutPmixIsExplained) {
 
 // The second process never becomes a rank: MPI alone would wait for it for ever.
 TEST_F(Mpi, StartThatHangsEndsInTime) {
-  const Result result = mpirun(1, "contract 0 1000 : -n 1 sleep 100");
+  const Result result = mpirun(1, "contract 0 1000 1000 : -n 1 sleep 100");
   EXPECT_TRUE(has(result.output, "MPI has not started within 1.0 s on rank 0 of 2")) << result.output;
   EXPECT_EQ(result.status, 6) << result.output;
   EXPECT_LT(result.seconds, 60);

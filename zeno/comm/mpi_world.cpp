@@ -145,7 +145,7 @@ class MpiWorld final : public World {
 bool mpi_available() { return true; }
 
 std::unique_ptr<World> make_mpi_world(const WorldOptions& options) {
-  start_mpi(options.deadline);
+  start_mpi(std::max(options.deadline, options.start_deadline));
   return std::make_unique<MpiWorld>(options);
 }
 

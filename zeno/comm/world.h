@@ -21,6 +21,8 @@ namespace zeno::comm {
 
 struct WorldOptions {
   std::chrono::milliseconds deadline{std::chrono::minutes(10)};  // longest a rank waits in one collective
+  // The least that processes get to start, however short the deadline of a collective is.
+  std::chrono::milliseconds start_deadline{std::chrono::minutes(1)};
   // Longest a file operation of a rank may go without an answer before the world fails.
   std::chrono::milliseconds disk_deadline{std::chrono::minutes(10)};
   int flight_records = 256;  // last operations kept per rank
