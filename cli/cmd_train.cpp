@@ -1,21 +1,24 @@
-#include <CLI/CLI.hpp>
+#include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "cli/commands.h"
 #include "cli/run_flags.h"
+#include "zeno/base/disk_watch.h"
 #include "zeno/base/error.h"
+#include "zeno/base/host.h"
 #include "zeno/base/log.h"
 #include "zeno/checkpoint/checkpoint.h"
 #include "zeno/comm/world.h"
 #include "zeno/model/config.h"
 #include "zeno/train/config_resolve.h"
 #include "zeno/train/flag_groups.h"
-#include "zeno/train/output_folder.h"
 #include "zeno/train/peer_folder.h"
 #include "zeno/train/policy.h"
 #include "zeno/train/resume.h"
@@ -79,9 +82,10 @@ void check_supervised(const train::RunConfig& run) {
 }
 
 // What a run has left in its output folder, or in memory.
-train::Supervisor::Output output_of(const train::RunConfig& run) {
+train::Supervisor::Output output_of(const train::RunConfig& run, const Path& done) {
   train::Supervisor::Output output;
-  output.has_result = train::has_result(run);
+  output.done = file_exists(done);
+  if (output.done) remove_file(done);
   if (run.max_restarts == 0) return output;
   if (const auto newest = checkpoint::open_latest(train::checkpoints_of(run)))
     output.newest_step = newest->manifest().step;
@@ -90,35 +94,36 @@ train::Supervisor::Output output_of(const train::RunConfig& run) {
   return output;
 }
 
-// The run as a process of its own. It is told to go on from its own checkpoints as soon as there are any;
-// until then, from where the user said.
+// The run as a process of its own. Once it has checkpoints, a restart resumes from them; until then, from
+// where the user said.
 int supervise(const RunFlags& flags, const train::ParsedConfig& parsed) {
   const train::RunConfig& run = parsed.config.run;
-  check_supervised(run);
   set_log_rank(-1);  // from here on this process is no rank
+  // Where the ranks write too, on whichever host.
+  const Path done = Path(run.out) / fmt::format(".done-{}-{}", host_name(), getpid());
   train::Supervisor supervisor({
       .launcher = train::split_words(run.launcher),
       .arguments =
-          [&] {
-            const bool going_on =
-                run.max_restarts > 0 && (run.resume.empty() || !checkpoints_anywhere(run).empty());
+          [&](bool restart, const train::Supervisor::Output& output) {
             RunFlags child = flags;
             const auto set = [&](const std::string& key, const std::string& flag, const std::string& value) {
-              if (key != "zeno.resume" && !parsed.given(key)) return;
               std::erase_if(child.overrides, [&](const auto& old) { return old.key == key; });
               child.overrides.push_back({key, value, flag});
             };
-            set("zeno.max_restarts", "--max-restarts", "0");
-            set("zeno.launcher", "--launcher", "");
-            if (going_on) set("zeno.resume", "--resume", "auto");
+            if (parsed.given("zeno.max_restarts")) set("zeno.max_restarts", "--max-restarts", "0");
+            if (parsed.given("zeno.launcher")) set("zeno.launcher", "--launcher", "");
+            if (restart && (run.resume.empty() || output.newest_step)) set("zeno.resume", "--resume", "auto");
+            set("zeno.done_file", "--done-file", done.string());
             return child.words();
           },
-      .output = [run] { return output_of(run); },
+      .output = [run, done] { return output_of(run, done); },
       .max_restarts = run.max_restarts,
       .save_deadline = std::chrono::seconds(run.save_deadline_s),
       .disk_deadline = std::chrono::milliseconds(int64_t(run.disk_deadline_s * 1000)),
   });
-  return supervisor.run();
+  const int code = supervisor.run();
+  if (code == 0 && !run.done_file.empty()) replace_file(run.done_file, "");
+  return code;
 }
 
 // The commands that most people need.
@@ -149,10 +154,15 @@ void add_train(CLI::App& app) {
   command->footer(kExamples);
   command->callback([flags, print_only] {
     set_log_rank(comm::launch_info().rank);  // one process of many: rank 0 speaks for all
+    // Ranks have deadlines of their own, and a supervisor can have no threads.
+    std::optional<DiskWatch> watch(std::in_place);
     const train::ParsedConfig parsed = flags->parse();
     if (*print_only) return print_effective(parsed);
     const train::RunConfig& run = parsed.config.run;
-    if (run.max_restarts > 0 || !run.launcher.empty()) std::exit(supervise(*flags, parsed));
+    const bool supervised = run.max_restarts > 0 || !run.launcher.empty();
+    if (supervised) check_supervised(run);
+    watch.reset();
+    if (supervised) std::exit(supervise(*flags, parsed));
     train::train(parsed);
   });
 }

@@ -29,6 +29,16 @@ TEST(FinishesWithin, LeavesBehindWhatHangs) {
   ended->get_future().wait();
 }
 
+TEST(FinishesWithin, GivesUpWhenAskedTo) {
+  const auto go_on = std::make_shared<std::promise<void>>();
+  int asked = 0;
+  const auto give_up = [&] { return ++asked == 2; };
+  EXPECT_FALSE(finishes_within(
+      1h, [go_on] { go_on->get_future().wait(); }, give_up));
+  EXPECT_EQ(asked, 2);
+  go_on->set_value();
+}
+
 TEST(FinishesWithin, PassesAnErrorOn) {
   EXPECT_THROW(finishes_within(60s, [] { fail(ErrorKind::io, "[disk] broken"); }), Error);
 }

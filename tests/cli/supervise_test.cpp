@@ -155,7 +155,7 @@ TEST_F(Supervise, WithoutProgressItStops) {
       run_command(train("out", "--max-restarts 9 --save-every 5 --launcher \"sh -c 'kill -9 \\$\\$'\""));
   EXPECT_EQ(result.exit_code, 137) << result.output;
   EXPECT_EQ(count(result.output, "the run is process"), 3) << result.output;
-  EXPECT_TRUE(has(result.output, "died 3 times in a row without getting to a checkpoint")) << result.output;
+  EXPECT_TRUE(has(result.output, "died 3 times in a row without reaching a checkpoint")) << result.output;
 }
 
 TEST_F(Supervise, ErrorsThatWouldComeAgainAreNotTriedAgain) {
@@ -167,7 +167,7 @@ TEST_F(Supervise, ErrorsThatWouldComeAgainAreNotTriedAgain) {
                   " --max-restarts 9 --save-every 5");
   EXPECT_EQ(gone.exit_code, 3) << gone.output;
   EXPECT_EQ(count(gone.output, "the run is process"), 1) << gone.output;
-  EXPECT_TRUE(has(gone.output, "not started again")) << gone.output;
+  EXPECT_TRUE(has(gone.output, "not restarted")) << gone.output;
 }
 
 TEST_F(Supervise, WhatCannotBeSupervisedIsRefused) {
@@ -200,6 +200,28 @@ TEST_F(Supervise, ASignalIsPassedOnOnceAndTheRunEndsWell) {
     EXPECT_EQ(count(job.log(), "the run is process"), 1) << job.log();
     EXPECT_TRUE(is_over(run));
   }
+}
+
+// SIGUSR1 long before the end, then what ends a job: that is the first of two signals. The launcher here only
+// writes down what it gets.
+TEST_F(Supervise, AnEarlyRequestIsNotTheFirstOfTwo) {
+  dir_.write("listener", "#!/bin/bash\ntrap 'echo usr1 >> " + path("got") + "' USR1\ntrap 'echo term >> " +
+                             path("got") + "; exit 9' TERM\necho ready >> " + path("got") +
+                             "\nwhile :; do sleep 0.05; done\n");
+  fs::permissions(path("listener"), fs::perms::owner_all);
+  Job job(train("out", "--steps 10 --launcher " + path("listener")), path("log"));
+  const auto got = [&](const std::string& want) {
+    return wait_for([&] { return text_of(path("got")) == want; });
+  };
+  ASSERT_TRUE(got("ready\n")) << job.log();
+  kill(job.pid(), SIGUSR1);
+  ASSERT_TRUE(got("ready\nusr1\n")) << job.log();
+  std::this_thread::sleep_for(train::kSameWish + 100ms);
+  kill(job.pid(), SIGTERM);
+  ASSERT_TRUE(got("ready\nusr1\nusr1\n")) << text_of(path("got")) << job.log();
+  std::this_thread::sleep_for(train::kSameWish + 100ms);
+  kill(job.pid(), SIGTERM);
+  EXPECT_EQ(job.wait(), 9) << job.log();
 }
 
 // A terminal that goes away.

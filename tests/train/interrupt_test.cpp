@@ -54,17 +54,20 @@ TEST(Interrupt, SignalsWithinASecondAreOneWish) {
   EXPECT_EQ(end_of(SIGHUP, SIGTERM, 0ms), 0);    // a terminal that goes, and its shell
 }
 
-TEST(Interrupt, ALaterOneEndsTheProcess) {
-  EXPECT_EQ(end_of(SIGINT, SIGINT, kSameWish + 100ms), SIGINT);
-  EXPECT_EQ(end_of(SIGUSR1, SIGTERM, kSameWish + 100ms), SIGTERM);
-}
+TEST(Interrupt, ALaterOneEndsTheProcess) { EXPECT_EQ(end_of(SIGINT, SIGINT, kSameWish + 100ms), SIGINT); }
 
 TEST(Interrupt, WithADeadlineSavingHasThatTimeWhateverComes) {
   for (const int first : {SIGINT, SIGTERM, SIGHUP})
     EXPECT_EQ(end_of(first, SIGTERM, kSameWish + 100ms, 30), 0);
   // The early wish starts no clock; what follows does.
   EXPECT_EQ(end_of(SIGUSR1, SIGTERM, kSameWish + 100ms, 30), 0);
-  EXPECT_EQ(end_of(SIGUSR1, SIGUSR1, kSameWish + 100ms, 30), SIGUSR1);
+}
+
+// Slurm's --signal=USR1@120 and then its time limit: KillWait is for saving.
+TEST(Interrupt, AnEarlyWishIsNotTheFirstOfTwo) {
+  EXPECT_EQ(end_of(SIGUSR1, SIGTERM, kSameWish + 100ms), 0);
+  EXPECT_EQ(end_of(SIGUSR1, SIGUSR1, kSameWish + 100ms), 0);
+  EXPECT_EQ(end_of(SIGTERM, SIGUSR1, kSameWish + 100ms), 0);
 }
 
 TEST(Interrupt, PutsTheFormerHandlersBackAndLeavesIgnoredSignalsAlone) {

@@ -44,13 +44,13 @@ TEST(RestartPolicy, AGoodEndIsTheEnd) {
 }
 
 // A launcher, or a script around it, that does not pass the exit code on.
-TEST(RestartPolicy, AnEndWithoutAResultIsADeath) {
+TEST(RestartPolicy, AnEndBeforeEverythingIsSavedIsADeath) {
   RestartPolicy policy(3, {});
   const RestartPolicy::Verdict verdict = policy.after({0, 0, 1s, false}, 10);
   EXPECT_TRUE(verdict.restart);
   EXPECT_EQ(
       verdict.text,
-      "[supervisor] the run ended with exit code 0 after 1.0 s and left no model in --out; restart 1 of 3 "
+      "[supervisor] the run ended with exit code 0 after 1.0 s before everything was saved; restart 1 of 3 "
       "from the checkpoint of step 10");
 }
 
@@ -73,7 +73,7 @@ TEST(RestartPolicy, ErrorsThatWouldComeAgainAreNot) {
     RestartPolicy policy(3, {});
     const RestartPolicy::Verdict verdict = policy.after(ended(kind), 10);
     EXPECT_FALSE(verdict.restart);
-    EXPECT_TRUE(has(verdict.text, "not started again")) << verdict.text;
+    EXPECT_TRUE(has(verdict.text, "not restarted")) << verdict.text;
   }
 }
 
@@ -95,7 +95,7 @@ TEST(RestartPolicy, WithoutProgressItGivesUpEarly) {
   const RestartPolicy::Verdict verdict = policy.after(kKilled, 5);
   EXPECT_FALSE(verdict.restart);
   EXPECT_TRUE(has(verdict.text,
-                  "died 3 times in a row without getting to a checkpoint after the checkpoint "
+                  "died 3 times in a row without reaching a checkpoint after the checkpoint "
                   "of step 5"))
       << verdict.text;
 }
@@ -121,9 +121,10 @@ TEST(SplitWords, AsAShellWould) {
 }
 
 TEST(Supervisor, ALauncherThatIsNotThereIsAnError) {
-  Supervisor supervisor({.launcher = {"no-such-launcher"},
-                         .arguments = [] { return std::vector<std::string>{}; },
-                         .output = [] { return Supervisor::Output{}; }});
+  Supervisor supervisor(
+      {.launcher = {"no-such-launcher"},
+       .arguments = [](bool, const Supervisor::Output&) { return std::vector<std::string>{}; },
+       .output = [] { return Supervisor::Output{}; }});
   try {
     supervisor.run();
     FAIL();
@@ -134,9 +135,10 @@ TEST(Supervisor, ALauncherThatIsNotThereIsAnError) {
 }
 
 TEST(Supervisor, TheExitCodeIsThatOfTheProcess) {
-  Supervisor supervisor({.launcher = {"/bin/sh", "-c", "exit 42", "sh"},
-                         .arguments = [] { return std::vector<std::string>{}; },
-                         .output = [] { return Supervisor::Output{}; }});
+  Supervisor supervisor(
+      {.launcher = {"/bin/sh", "-c", "exit 42", "sh"},
+       .arguments = [](bool, const Supervisor::Output&) { return std::vector<std::string>{}; },
+       .output = [] { return Supervisor::Output{}; }});
   EXPECT_EQ(supervisor.run(), 42);
 }
 

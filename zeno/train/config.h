@@ -127,10 +127,10 @@ struct RunConfig {
   std::string launcher;         // command that starts the ranks as processes; empty: they are threads
   int64_t peer_snapshot = 0;    // steps between copies of the state in memory; 0: none
   std::string peer_snapshot_dir = "/dev/shm";
-  std::string log, trace;
+  std::string log, trace, done_file;
   int64_t steps_per_print = 0;   // 0: about every 5 %
   double deadline_s = 300;       // longest wait for another rank
-  double disk_deadline_s = 300;  // longest wait for the answer of a disk
+  double disk_deadline_s = 300;  // longest wait for a disk to respond
   bool choose = false;           // the planner sets what is left open; on where there is no config file
   std::string device_mem;        // "80GB" of the device, for one rank; empty: what is free
   std::string host_mem;          // of the host, for all its ranks; empty: what is free

@@ -145,12 +145,17 @@ void add_run(TableBuilder& table) {
   table.key<kRun, &RunConfig::trace>("trace", "Perfetto trace of a step")
       .set_flag("--trace")
       .set_takes("FILE");
+  table
+      .key<kRun, &RunConfig::done_file>(
+          "done_file", "written last, when everything is saved: for launchers that lose exit codes")
+      .set_flag("--done-file")
+      .set_takes("FILE");
   table.key<kRun, &RunConfig::deadline_s>("deadline_s", "longest wait for another rank, seconds")
       .range(0.001, 1e9)
       .set_flag("--deadline");
   table
       .key<kRun, &RunConfig::disk_deadline_s>("disk_deadline_s",
-                                              "longest wait for an answer of a disk, seconds")
+                                              "longest wait for a disk to respond, seconds")
       .range(0.001, 1e9)
       .set_flag("--disk-deadline");
   table

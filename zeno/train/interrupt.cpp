@@ -10,7 +10,7 @@ namespace zeno::train {
 namespace {
 
 // What a signal handler may touch has to be global and lock-free.
-std::atomic<bool> stop_requested{false}, save_requested{false}, clock_runs{false};
+std::atomic<bool> stop_requested{false}, save_requested{false}, insisted{false}, clock_runs{false};
 std::atomic<unsigned> deadline_s{0};
 std::atomic<int64_t> last_stop_ms{0};
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<unsigned>::is_always_lock_free &&
@@ -22,9 +22,8 @@ int64_t now_ms() {
   return int64_t(now.tv_sec) * 1000 + now.tv_nsec / 1'000'000;
 }
 
-// SIGUSR1 comes early, from somebody who knows when the end will be: it starts no clock.
-void start_clock(int signal) {
-  if (deadline_s > 0 && signal != SIGUSR1 && !clock_runs.exchange(true)) alarm(deadline_s);
+void start_clock() {
+  if (deadline_s > 0 && !clock_runs.exchange(true)) alarm(deadline_s);
 }
 
 void on_signal(int signal) {
@@ -32,9 +31,12 @@ void on_signal(int signal) {
     save_requested = true;
     return;
   }
+  stop_requested = true;
+  // Comes early, from somebody who knows when the end will be: what follows is the first of the others.
+  if (signal == SIGUSR1) return;
   const int64_t now = now_ms(), since_last = now - last_stop_ms.exchange(now);
-  start_clock(signal);
-  if (!stop_requested.exchange(true) || since_last < kSameWish.count() || clock_runs) return;
+  start_clock();
+  if (!insisted.exchange(true) || since_last < kSameWish.count() || clock_runs) return;
   std::signal(signal, SIG_DFL);
   raise(signal);  // comes when this handler returns
 }
@@ -51,7 +53,7 @@ void on_deadline(int) {
 }  // namespace
 
 Interrupt::Interrupt(int64_t save_deadline_s) {
-  stop_requested = save_requested = clock_runs = false;
+  stop_requested = save_requested = insisted = clock_runs = false;
   deadline_s = unsigned(save_deadline_s);
   for (size_t i = 0; i < kSignals.size(); ++i) {
     const int signal = kSignals[i];

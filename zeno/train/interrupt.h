@@ -1,9 +1,10 @@
 // Signals while a run lives. Ctrl-C, SIGTERM, SIGHUP (a terminal that is gone) and SIGUSR1 are a wish to stop
-// (mpirun and Slurm pass the last one on to all processes): the first sets a flag that ranks look at between
-// steps. Those that follow within a second are the same wish: Slurm sends SIGTERM twice within milliseconds,
-// a terminal to the whole group. One that comes later ends the process at once, but not while the clock of
-// --save-deadline runs: then saving has that time, whatever comes. SIGUSR2 is a wish for a checkpoint.
-// Signals that were ignored stay ignored.
+// (mpirun and Slurm pass the last one on to all processes): each sets a flag that ranks look at between
+// steps. Of the first three, those that follow within a second are the same wish: Slurm sends SIGTERM twice
+// within milliseconds, a terminal to the whole group. One that comes later ends the process at once, but not
+// while the clock of --save-deadline runs: then saving has that time, whatever comes. SIGUSR1, which
+// schedulers send long before the end, starts no clock and never ends the process. SIGUSR2 is a wish for a
+// checkpoint. Signals that were ignored stay ignored.
 //
 // One at a time per process; ranks that are threads share it. The questions may be asked from any thread.
 #pragma once

@@ -62,10 +62,6 @@ void check(const TrainConfig& config, bool waited) {
 
 }  // namespace
 
-bool has_result(const RunConfig& run) {
-  return file_exists(Path(run.out) / kModelFile) || file_exists(Path(run.out) / kAdapterFile);
-}
-
 std::unique_ptr<const FolderLock> lock_output_folder(const RunConfig& run, comm::World& world) {
   // The other ranks wait meanwhile.
   const std::chrono::milliseconds half(int64_t(run.deadline_s * 500));

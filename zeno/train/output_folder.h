@@ -9,9 +9,6 @@
 
 namespace zeno::train {
 
-// Is there a model, or an adapter, that a run has left?
-bool has_result(const RunConfig& run);
-
 // Collective: takes the folder for this run. Rank 0 has the lock, others none.
 std::unique_ptr<const FolderLock> lock_output_folder(const RunConfig& run, comm::World& world);
 

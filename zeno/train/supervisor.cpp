@@ -56,7 +56,7 @@ std::string describe(const ChildEnd& end) {
 
 // Launchers and scripts around them have been seen to end with 0 after their ranks died.
 int exit_code_of(const ChildEnd& end) {
-  return end.exit_code == 0 && !end.has_result ? exit_code(ErrorKind::peer) : end.exit_code;
+  return end.exit_code == 0 && !end.done ? exit_code(ErrorKind::peer) : end.exit_code;
 }
 
 // In the child: becomes the program, or tells `failed` why not. Only calls that are allowed after fork().
@@ -80,23 +80,23 @@ int exit_code_of(const ChildEnd& end) {
 
 RestartPolicy::Verdict RestartPolicy::after(const ChildEnd& end, std::optional<int64_t> step) {
   const bool well = end.signal == 0 && end.exit_code == 0;
-  if (well && end.has_result) return {};
+  if (well && end.done) return {};
   std::string text = "[supervisor] the run " + describe(end);
-  if (well) text += " and left no model in --out";
+  if (well) text += " before everything was saved";
   if (max_ == 0) return {false, well ? text : ""};
   if (!well && end.signal == 0 && end.exit_code != exit_code(ErrorKind::peer)) {
-    return {false, text + "; the same error would come again: not started again"};
+    return {false, text + "; the same error would come again: not restarted"};
   }
   fruitless_ = step > step_ ? 0 : fruitless_ + 1;
   step_ = step;
   const std::string from = step ? fmt::format("the checkpoint of step {}", *step) : "the beginning";
   if (fruitless_ >= kFruitless) {
-    return {false, fmt::format("{}; it died {} times in a row without getting to a checkpoint after {}: not "
-                               "started again; save more often or look for what kills it",
+    return {false, fmt::format("{}; it died {} times in a row without reaching a checkpoint after {}: not "
+                               "restarted; save more often or look for what kills it",
                                text, fruitless_, from)};
   }
   if (restarts_ == max_) {
-    return {false, fmt::format("{}; all {} restarts are used up; the same command with --resume auto goes on "
+    return {false, fmt::format("{}; all {} restarts are used up; the same command with --resume auto resumes "
                                "from {}",
                                text, max_, from)};
   }
@@ -132,44 +132,52 @@ std::vector<std::string> split_words(std::string_view text) {
 
 int Supervisor::run() {
   const SignalSet signals;
-  RestartPolicy policy(options_.max_restarts, options_.output().newest_step);
-  while (true) {
-    const int pid = start();
+  std::optional<Output> output = look_at_output(signals.set());
+  if (!output) return no_answer("the run is not started", exit_code(ErrorKind::io));
+  RestartPolicy policy(options_.max_restarts, output->newest_step);
+  for (bool restart = false;; restart = true) {
+    const int pid = start(options_.arguments(restart, *output));
     log_info("[supervisor] the run is process {}", pid);
     ChildEnd end = wait_for(pid, signals.set());
     if (gave_up_) kill(-pid, SIGKILL);  // what a launcher has left behind
     if (gave_up_) return kSaveDeadlineExit;
-    const std::optional<Output> output = look_at_output();
-    if (!output) return no_answer(end);
-    end.has_result = output->has_result;
-    if (signals_ > 0) return exit_code_of(end);
+    output = look_at_output(signals.set());
+    if (!output) {
+      const int code = end.exit_code != 0 ? end.exit_code : exit_code(ErrorKind::io);
+      return no_answer("the run " + describe(end) + " and is not restarted", code);
+    }
+    end.done = output->done;
+    if (asked_) return exit_code_of(end);
     const RestartPolicy::Verdict verdict = policy.after(end, output->newest_step);
     if (!verdict.text.empty()) log_warning("{}", verdict.text);
     if (!verdict.restart) return exit_code_of(end);
   }
 }
 
-// Nothing when the disk does not answer.
-std::optional<Supervisor::Output> Supervisor::look_at_output() const {
+// Nothing when the disk does not respond, or somebody asks to stop before it does.
+std::optional<Supervisor::Output> Supervisor::look_at_output(const sigset_t& signals) const {
   const auto output = std::make_shared<Output>();
   const auto look = [output, ask = options_.output] { *output = ask(); };
-  if (!finishes_within(options_.disk_deadline, look)) return std::nullopt;
+  const auto asked_to_stop = [&signals] {
+    constexpr timespec kAtOnce{0, 0};
+    const int signal = sigtimedwait(&signals, nullptr, &kAtOnce);
+    return signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
+  };
+  if (!finishes_within(options_.disk_deadline, look, asked_to_stop)) return std::nullopt;
   return *output;
 }
 
-int Supervisor::no_answer(const ChildEnd& end) const {
-  log_error(
-      "[supervisor] the run {}, and the disk of --out has no answer for {} s (--disk-deadline): not started "
-      "again",
-      describe(end), options_.disk_deadline.count() / 1000);
-  return end.exit_code != 0 ? end.exit_code : exit_code(ErrorKind::io);
+int Supervisor::no_answer(const std::string& what, int code) const {
+  log_error("[supervisor] {}: the disk of --out has not responded within {:.1f} s (--disk-deadline)", what,
+            std::chrono::duration<double>(options_.disk_deadline).count());
+  return code;
 }
 
-int Supervisor::start() {
+int Supervisor::start(const std::vector<std::string>& arguments) {
   const bool launched = !options_.launcher.empty();
   std::vector<std::string> command = options_.launcher;
   command.push_back(std::filesystem::read_symlink("/proc/self/exe").string());
-  for (std::string& word : options_.arguments()) command.push_back(std::move(word));
+  command.insert(command.end(), arguments.begin(), arguments.end());
   std::vector<char*> words;
   for (std::string& word : command) words.push_back(word.data());
   words.push_back(nullptr);
@@ -235,8 +243,9 @@ ChildEnd Supervisor::wait_for(int pid, const sigset_t& signals) {
     seconds_kept = signal < 0 && stat_of(pid).state == 'Z' ? seconds_kept + 1 : 0;
     if (seconds_kept < kPatience) continue;
     log_warning(
-        "[supervisor] the run has ended, but the system keeps it, since a thread of it hangs: leaving it "
-        "behind");
+        "[supervisor] the run has ended, but the kernel still holds it because a thread is stuck: not "
+        "waiting "
+        "for it");
     status = stat_of(pid).exit_status;
     break;
   }
@@ -248,24 +257,33 @@ ChildEnd Supervisor::wait_for(int pid, const sigset_t& signals) {
 }
 
 void Supervisor::pass_on(int signal, int pid) {
+  // An early wish: it neither starts the clock nor counts as the first of two signals.
+  if (signal == SIGUSR1) return ask_to_stop(signal, pid);
   const Clock::time_point now = Clock::now();
   const bool same = signals_ > 0 && now - last_signal_ < kSameWish;
   last_signal_ = now;
   if (same || save_until_) return;  // while the clock runs, saving has its time
-  ++signals_;
   const bool launched = !options_.launcher.empty();
-  if (signals_ == 1) {
-    kill(pid, launched ? SIGUSR1 : signal);  // launchers pass this one on to the ranks, and die of the others
-    log_info("[supervisor] SIG{}: asked the run to stop; again: kill it", sigabbrev_np(signal));
+  if (++signals_ == 1) {
     // Ranks have clocks of their own, but SIGUSR1, which is all that those behind a launcher get, starts
     // none.
     constexpr auto kForTheRun = std::chrono::seconds(5);  // to end by itself
-    if (signal != SIGUSR1 && options_.save_deadline.count() > 0)
+    if (options_.save_deadline.count() > 0)
       save_until_ = now + options_.save_deadline + (launched ? std::chrono::seconds(0) : kForTheRun);
+    ask_to_stop(signal, pid);
   } else {
     log_warning("[supervisor] SIG{} again: killing the run", sigabbrev_np(signal));
     kill(launched && signals_ == 2 ? pid : -pid, launched && signals_ == 2 ? SIGTERM : SIGKILL);
   }
+}
+
+void Supervisor::ask_to_stop(int signal, int pid) {
+  const bool launched = !options_.launcher.empty();
+  kill(pid, launched ? SIGUSR1 : signal);  // launchers pass this one on to the ranks, and die of the others
+  const bool kills = signal != SIGUSR1 && !save_until_;
+  log_info("[supervisor] SIG{}: asked the run to stop{}", sigabbrev_np(signal),
+           kills ? "; signal again to kill it" : "");
+  asked_ = true;
 }
 
 void Supervisor::give_up_saving(int pid) {

@@ -1,5 +1,5 @@
-// Starts a run as a process of its own and starts it again when it dies: from the newest checkpoint, at most
-// so often, and never for an error that would only come again.
+// Starts a run as a process of its own and restarts it when it dies: from the newest checkpoint, up to N
+// times, and never for an error that would only come again.
 //
 // RestartPolicy decides and is pure; Supervisor does the process handling. While Supervisor::run() is under
 // way the process has no other threads, and its handling of SIGINT, SIGTERM, SIGUSR1, SIGUSR2 and SIGCHLD is
@@ -23,7 +23,7 @@ struct ChildEnd {
   int signal = 0;     // that killed it; 0: it ended by itself
   int exit_code = 0;  // 128 + signal when it was killed
   std::chrono::milliseconds lasted{};
-  bool has_result = true;  // there is a model in the output folder
+  bool done = true;  // everything was saved
 };
 
 class RestartPolicy {
@@ -66,36 +66,38 @@ class Supervisor {
  public:
   struct Output {
     std::optional<int64_t> newest_step;  // of the checkpoints that are whole
-    bool has_result = false;             // there is a model
+    bool done = false;                   // the run that was started last has saved everything
   };
   struct Options {
     std::vector<std::string> launcher;  // words before the command; empty: none
-    // Arguments of this program for a start; asked before each of them.
-    std::function<std::vector<std::string>()> arguments;
-    // What the run has left on the disk. May be asked on another thread, and left behind there.
+    // Arguments of this program for the first start or a restart, given what is on the disk.
+    std::function<std::vector<std::string>(bool restart, const Output& output)> arguments;
+    // What the run has left on the disk. Asked on another thread, which is left behind when it hangs there.
     std::function<Output()> output;
     int64_t max_restarts = 0;
     std::chrono::seconds save_deadline{0};             // after a signal to stop; 0: none
-    std::chrono::milliseconds disk_deadline{300'000};  // longest wait for that answer
+    std::chrono::milliseconds disk_deadline{300'000};  // longest wait for `output`
   };
   explicit Supervisor(Options options) : options_(std::move(options)) {}
 
-  // Returns the exit code of the last process; 6 when that is 0 but there is no result, which launchers have
-  // been seen to do. The first SIGINT, SIGTERM, SIGHUP or SIGUSR1 asks the run to stop, one that comes more
-  // than a second later kills it, unless --save-deadline says when it has to end; after either it is not
-  // started again. SIGUSR2 is passed on. The run dies with this process.
+  // Returns the exit code of the last process; 6 when that is 0 although the run is not done, which launchers
+  // have been seen to do. The first SIGINT, SIGTERM or SIGHUP asks the run to stop, one that comes more than
+  // a second later kills it, unless --save-deadline says when it has to end; SIGUSR1 only asks. After any of
+  // them it is not restarted. SIGUSR2 is passed on. The run dies with this process.
   int run();
 
  private:
-  int start();
+  int start(const std::vector<std::string>& arguments);
   ChildEnd wait_for(int pid, const sigset_t& signals);
   void pass_on(int signal, int pid);
+  void ask_to_stop(int signal, int pid);
   void give_up_saving(int pid);
-  std::optional<Output> look_at_output() const;
-  int no_answer(const ChildEnd& end) const;
+  std::optional<Output> look_at_output(const sigset_t& signals) const;
+  int no_answer(const std::string& what, int code) const;
 
   Options options_;
-  int signals_ = 0;  // received so far
+  bool asked_ = false;  // the run was asked to stop
+  int signals_ = 0;     // those that count: repeats within a second and SIGUSR1 do not
   std::chrono::steady_clock::time_point last_signal_{};
   std::optional<std::chrono::steady_clock::time_point> save_until_;  // then the run is ended
   bool gave_up_ = false;                                             // it was asked to, at least

@@ -154,7 +154,15 @@ class Trainer {
     if (world_.rank() > 0) return false;
     const bool signal = Interrupt::take_save_request();
     if (signal && !checkpoints_) log_warning("[train] SIGUSR2: nothing is saved without --save-every");
-    return checkpoints_ && (signal || file_exists(save_request()));
+    return checkpoints_ && (signal || sees_save_request());
+  }
+  // A disk that cannot say now is asked again after the next step.
+  bool sees_save_request() const {
+    try {
+      return file_exists(save_request());
+    } catch (const Error&) {
+      return false;
+    }
   }
 
   bool saves_after(int64_t step) const {
@@ -201,7 +209,7 @@ class Trainer {
     const bool has_best = config_.eval.keep_best && stopping_.best();
     const int64_t best = has_best ? stopping_.best()->step : -1;
     const bool started = checkpoints_->start(step, run, best);
-    if (world_.rank() == 0) remove_file(save_request());
+    if (world_.rank() == 0 && sees_save_request()) remove_file(save_request());
     if (started) {
       note(
           step, ReportEvent::Kind::checkpoint,
@@ -313,6 +321,7 @@ class Trainer {
     // Last: whatever becomes of these, the model is saved.
     require(unsaved.empty(), ErrorKind::io, "{}; the model is in {}", unsaved, config_.run.out);
     if (!config_.run.trace.empty()) write_step_trace(config_.run.trace, engine_, world_);
+    if (world_.rank() == 0 && !config_.run.done_file.empty()) replace_file(config_.run.done_file, "");
     return summary_;
   }
 
@@ -377,6 +386,7 @@ RunSummary train_rank(ParsedConfig parsed, comm::World& world) {
   check_run(config, model, seq, world.local_rank());
   // Before any work: a run that cannot be saved should not start.
   if (world.rank() == 0 && !run.trace.empty()) File::create(run.trace);
+  if (world.rank() == 0 && !run.done_file.empty()) remove_file(run.done_file);  // an earlier run's
   if (run.save_every > 0) agree_on_output(run.out, world);
   std::optional<ClockLimit> clock;
   if (run.limit_gpu_clock) clock.emplace(pci_address(device_of(run, world.local_rank())));
