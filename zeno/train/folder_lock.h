@@ -2,17 +2,19 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 
 #include "zeno/base/file.h"
 
 namespace zeno::train {
 
-// Holds the folder until it is destroyed or the process ends, however it ends. Leaves no file; a folder that
-// was made for it and is still empty goes again. Where the file system knows no locks, it holds nothing.
+// Holds the folder until it is destroyed or the process ends, however it ends. Its file `.zeno-lock` goes
+// with it, unless the process is killed; so does a folder that was made for it and is still empty. Where the
+// file system has no locks, it holds nothing.
 class FolderLock {
  public:
   // Makes the folder where there is none. Error(usage) when another run has it for longer than that: one that
-  // was killed a moment ago, to be started again, may still be on its way out.
+  // was killed a moment ago, to be restarted, may still be on its way out.
   explicit FolderLock(Path folder, std::chrono::milliseconds patience = std::chrono::seconds(3));
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
@@ -22,14 +24,12 @@ class FolderLock {
   bool waited() const { return waited_; }
 
  private:
-  void open();
   bool take(std::chrono::milliseconds patience);
-  bool is_current() const;
-  void close();
 
   const Path folder_;
-  int fd_ = -1;
-  bool made_ = false, waited_ = false;
+  const bool made_;
+  bool waited_ = false;
+  std::optional<File> file_;
 };
 
 }  // namespace zeno::train
