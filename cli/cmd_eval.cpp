@@ -4,10 +4,13 @@
 #include <array>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "cli/commands.h"
 #include "cli/run_flags.h"
+#include "zeno/base/disk_watch.h"
 #include "zeno/base/log.h"
 #include "zeno/comm/world.h"
 #include "zeno/train/eval_run.h"
@@ -25,8 +28,11 @@ constexpr std::array kShown{
 
 void run(const RunFlags& flags, bool json) {
   const int rank = comm::launch_info().rank;
-  set_log_rank(rank);  // one process of many: rank 0 speaks for all
-  const train::EvalRecord record = train::evaluate_model(flags.parse());
+  set_log_rank(rank);                             // one process of many: rank 0 speaks for all
+  std::optional<DiskWatch> watch(std::in_place);  // until there are ranks
+  train::ParsedConfig parsed = flags.parse();
+  watch.reset();
+  const train::EvalRecord record = train::evaluate_model(std::move(parsed));
   if (rank != 0) return;
   if (json) {
     fmt::print(R"({{"loss":{},"perplexity":{},"token_accuracy":{},"tokens":{},"ms":{}}})"

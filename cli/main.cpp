@@ -71,12 +71,9 @@ std::string mistake_in(const CLI::App& app, const CLI::ParseError& error, const 
   return fmt::format("{}; see `{} --help`", text, command);
 }
 
-// zeno train has deadlines of its own, and may become a supervisor, which can have no threads.
+// Commands with ranks watch for themselves.
 void watch_disks(const CLI::App& app, std::optional<zeno::DiskWatch>& watch) {
-  if (app.got_subcommand("train")) return;
-  watch.emplace(
-      [] { return zeno::find_disk_stall(std::chrono::minutes(5)); },
-      [](const zeno::DiskStall& stall) { zeno::leave(zeno::exit_code(zeno::ErrorKind::io), stall.text()); });
+  if (!app.got_subcommand("train") && !app.got_subcommand("eval")) watch.emplace();
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <future>
 #include <thread>
 
-#include "zeno/base/disk_watch.h"
 #include "zeno/base/log.h"
 
 namespace zeno {
@@ -42,18 +41,6 @@ TEST(DiskOperation, IsForgottenWhenItEndsInWhateverOrder) {
   EXPECT_EQ(find_disk_stall(0ms)->operation, "reading /mnt/b/file");
   third.reset();
   EXPECT_FALSE(find_disk_stall(0ms).has_value());
-}
-
-TEST(DiskWatch, TellsOfAStallOnce) {
-  std::promise<std::string> told;
-  const DiskOperation writing("writing", kFile);
-  const DiskWatch watch([] { return find_disk_stall(1ms); },
-                        [&](const DiskStall& stall) { told.set_value(stall.operation); });
-  EXPECT_EQ(told.get_future().get(), "writing /mnt/a/file");
-}
-
-TEST(DiskWatch, EndsWithoutAWord) {
-  const DiskWatch watch([] { return find_disk_stall(1ms); }, [](const DiskStall&) { FAIL(); });
 }
 
 }  // namespace

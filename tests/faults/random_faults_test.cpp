@@ -172,6 +172,12 @@ TEST_F(RandomFaults, EndWithTheBitsOfAnUndisturbedRunOrByName) {
     const bool killed = trial.fault == Fault::kill || trial.fault == Fault::signals;
     const bool named = has(text, "error: ") || has(text, "warning: [supervisor]");
     EXPECT_TRUE(exit_code == 0 || named || (killed && exit_code > 128)) << exit_code << "\n" << text;
+    // Nobody asked it to stop: exit code 0 says that everything is there.
+    if (exit_code == 0 && trial.fault != Fault::signals) {
+      const fs::path left = stalls ? stalling.files() / "out" : out;
+      EXPECT_TRUE(has(text, "weights_hash " + whole_.back())) << text;
+      EXPECT_TRUE(fs::exists(left / "model.safetensors")) << text;
+    }
     ++ends[std::string(kNames[int(trial.fault)]) + ": exit code " + std::to_string(exit_code)];
     const CommandResult resumed = run_command(train("", out, ""));
     ASSERT_EQ(resumed.exit_code, 0) << text << resumed.output;

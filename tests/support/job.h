@@ -14,6 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include "zeno/train/supervisor.h"
+
 namespace zeno::test {
 
 // Empty where there is no such file, or where it goes while it is read: /proc of a process that ends.
@@ -35,7 +37,7 @@ class Job {
   ~Job() {
     if (pid_ < 0) return;
     kill(-pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
+    wait(std::chrono::seconds(20));
   }
   Job(const Job&) = delete;
 
@@ -51,7 +53,7 @@ class Job {
     return found;
   }
   bool ended() {
-    if (pid_ > 0 && waitpid(pid_, &status_, WNOHANG) == pid_) pid_ = -1;
+    if (pid_ > 0 && (waitpid(pid_, &status_, WNOHANG) == pid_ || is_held())) pid_ = -1;
     return pid_ < 0;
   }
   // Its exit code; -1 when it runs for longer.
@@ -64,8 +66,18 @@ class Job {
   }
 
  private:
+  // It has ended, but for a thread whose transfer the kernel does not take back: for two seconds now.
+  bool is_held() {
+    const train::ProcessStat stat = train::stat_of(pid_);
+    const auto now = std::chrono::steady_clock::now();
+    if (stat.state != 'Z') zombie_since_ = now;
+    status_ = stat.exit_status;
+    return now - zombie_since_ > std::chrono::seconds(2);
+  }
+
   pid_t pid_;
   int status_ = 0;
+  std::chrono::steady_clock::time_point zombie_since_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace zeno::test

@@ -41,8 +41,8 @@ DiskOperation::~DiskOperation() {
 
 std::string DiskStall::text() const {
   return fmt::format(
-      "[disk] {}: no answer for {:.1f} s; the disk or the server behind it has stopped answering; mend it, "
-      "use another folder, or give zeno train a longer --disk-deadline",
+      "[disk] {}: no answer for {:.1f} s; the disk or the server behind it is not responding; fix it, use "
+      "another folder, or raise --disk-deadline of zeno train",
       operation, std::chrono::duration<double>(waited).count());
 }
 

@@ -1,15 +1,23 @@
 #include "zeno/base/log.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <mutex>
+#include <optional>
+
+#include "zeno/base/disk_operation.h"
 
 namespace zeno {
 namespace {
 
 thread_local int t_rank = -1;
 LogLevel g_level = LogLevel::info;
-std::mutex g_mutex;
+std::timed_mutex g_mutex;
 std::atomic<bool> g_open_line = false;
 
 const char* prefix_of(LogLevel level) {
@@ -26,6 +34,15 @@ const char* prefix_of(LogLevel level) {
   return "";
 }
 
+// A terminal or a pipe may stand still for hours, and somebody wants it so; a file may not.
+bool is_in_file() {
+  static const bool is_file = [] {
+    struct stat info;
+    return ::fstat(STDERR_FILENO, &info) == 0 && S_ISREG(info.st_mode);
+  }();
+  return is_file;
+}
+
 }  // namespace
 
 void set_log_rank(int rank) { t_rank = rank; }
@@ -38,7 +55,14 @@ void log_line(LogLevel level, std::string_view text) {
   if (level < g_level || (level == LogLevel::info && t_rank > 0)) return;
   const bool tagged = t_rank >= 0 && level >= LogLevel::warning;
   const std::string rank = tagged ? fmt::format("[rank {}] ", t_rank) : std::string();
-  const std::scoped_lock lock(g_mutex);
+  // Somebody hangs in the disk that the log is on: the line is lost, so that this thread is not.
+  constexpr auto kMoment = std::chrono::seconds(2);
+  std::unique_lock lock(g_mutex, std::defer_lock);
+  if (!is_in_file()) lock.lock();
+  if (!lock && !lock.try_lock_for(kMoment)) return;
+  static const std::filesystem::path kLog = "the log";
+  std::optional<DiskOperation> writing;
+  if (is_in_file()) writing.emplace("writing", kLog);
   const char* below = exchange_open_line(false) ? "\n" : "";
   fmt::print(stderr, "{}{}{}{}\n", below, rank, prefix_of(level), text);
   std::fflush(stderr);

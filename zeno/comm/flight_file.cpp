@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "zeno/base/error.h"
+#include "zeno/base/host.h"
 #include "zeno/base/log.h"
 #include "zeno/base/within.h"
 #include "zeno/comm/flight_part.h"
@@ -38,11 +39,7 @@ std::string time_now() {
   return fmt::format("{}.{:03}", text.data(), ms);
 }
 
-std::string this_process() {
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
-  return fmt::format("process {} on {}", getpid(), host.data());
-}
+std::string this_process() { return fmt::format("process {} on {}", getpid(), host_name()); }
 
 // The files of a job, as one rank sees them. Owns nothing that could go while a thread hangs in it.
 class FlightFolder {
@@ -125,7 +122,7 @@ class FlightFolder {
 void write_soon(std::function<void()> work) {
   try {
     if (!finishes_within(kMoment, std::move(work)))
-      log_warning("[comm] the flight records are not written: the folder does not answer");
+      log_warning("[comm] the flight records are not written: the folder does not respond");
   } catch (const Error& problem) {
     log_warning("[comm] the flight records are not written: {}", problem.what());
   }
@@ -141,14 +138,18 @@ std::string new_job_name() {
 FlightFile::FlightFile(Place place, std::shared_ptr<FlightRecorder> recorder)
     : place_(std::move(place)), recorder_(std::move(recorder)) {}
 
-bool FlightFile::wanted() const {
+bool FlightFile::wanted() const noexcept {
   if (place_.size <= 1 || place_.folder.empty()) return false;
-  const auto there = std::make_shared<std::atomic<bool>>(false);
-  const auto look = [there, folder = place_.folder] {
-    std::error_code error;
-    *there = std::filesystem::is_directory(folder, error);
-  };
-  return finishes_within(kMoment, look) && *there;
+  try {
+    const auto there = std::make_shared<std::atomic<bool>>(false);
+    const auto look = [there, folder = place_.folder] {
+      std::error_code error;
+      *there = std::filesystem::is_directory(folder, error);
+    };
+    return finishes_within(kMoment, look) && *there;
+  } catch (...) {  // no memory or no thread: the error itself is on its way
+    return false;
+  }
 }
 
 void FlightFile::tell(std::string_view error, const std::optional<Failure>& failure,
@@ -168,7 +169,7 @@ void FlightFile::tell(std::string_view error, const std::optional<Failure>& fail
 
 void FlightFile::write_part(std::string_view error, const std::optional<Failure>& failure,
                             const std::map<int, std::string>& seen) noexcept {
-  if (!wanted() || written_.exchange(true)) return;
+  if (written_ || !wanted() || written_.exchange(true)) return;
   try {
     const FlightPart part{.job = place_.job,
                           .rank = place_.rank,

@@ -4,8 +4,8 @@
 // Every rank writes its part beside the file, as flight-recorder.rank-0003.JOB.txt; the lowest rank that did
 // puts the parts together. Ranks that are threads and ranks that are processes do the same, and nobody waits
 // longer than a moment, neither for other ranks nor for the disk: a rank without a part is said to be
-// missing, and a folder that does not answer gets no file. What an earlier job left is replaced. Thread rule:
-// any thread may call.
+// missing, and a folder that does not respond gets no file. What an earlier job left is replaced. Thread
+// rule: any thread may call.
 #pragma once
 
 #include <atomic>
@@ -33,7 +33,7 @@ class FlightFile {
 
   const std::shared_ptr<FlightRecorder>& recorder() const { return recorder_; }
   // Is there somewhere to write, and anybody to compare with?
-  bool wanted() const;
+  bool wanted() const noexcept;
 
   // This rank has failed, or learned that another did: writes its part and says where in the log, or puts the
   // last operations into the log where there is no file. Once; later calls do nothing.

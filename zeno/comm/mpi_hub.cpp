@@ -7,10 +7,10 @@
 #include <array>
 #include <climits>
 #include <cstring>
-#include <fstream>
 #include <thread>
 
 #include "zeno/base/error.h"
+#include "zeno/base/host.h"
 #include "zeno/base/log.h"
 #include "zeno/comm/op_record.h"
 
@@ -26,13 +26,9 @@ struct News {
 
 // Equal for two processes exactly when they can see each other in /proc: same kernel, same process table.
 std::string host_identity() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   std::array<char, PATH_MAX> table{};
   const ssize_t length = readlink("/proc/self/ns/pid", table.data(), table.size() - 1);
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return fmt::format("{} {} {}", name.data(), boot, length > 0 ? table.data() : "");
+  return fmt::format("{} {} {}", host_name(), boot_id(), length > 0 ? table.data() : "");
 }
 
 template <class T>

@@ -5,7 +5,7 @@
 #include "zeno/base/error.h"
 #include "zeno/base/leave.h"
 #include "zeno/base/log.h"
-#include "zeno/base/time_limit.h"
+#include "zeno/base/watch.h"
 #include "zeno/comm/mpi_hub.h"
 
 namespace zeno::comm {
@@ -16,17 +16,19 @@ void check_launcher(const LaunchInfo& launch) {
   if (launch.launcher != "slurm" || launch.process_manager == ProcessManager::pmix) return;
   require(launch.process_manager != ProcessManager::none, ErrorKind::usage,
           "[comm] srun started rank {} of {} without PMIx, so MPI cannot find the other ranks; use "
-          "srun --mpi=pmix (srun --mpi=list shows what this Slurm has), or mpirun inside of the allocation",
+          "srun --mpi=pmix (srun --mpi=list shows what this Slurm has), or mpirun inside the allocation",
           launch.rank, launch.size);
   if (launch.rank == 0) {
     log_warning(
-        "[comm] srun started the ranks with PMI and without PMIx, which many builds of MPI do not know; if "
-        "MPI fails now, use srun --mpi=pmix");
+        "[comm] srun started the ranks with PMI but without PMIx, which many builds of MPI need; if MPI "
+        "fails "
+        "now, use srun --mpi=pmix");
   }
 }
 
 void initialise(std::chrono::milliseconds deadline, const LaunchInfo& launch, int* provided) {
-  const TimeLimit limit(deadline, [=] {
+  const Watch limit([=, begin = std::chrono::steady_clock::now()] {
+    if (std::chrono::steady_clock::now() - begin < deadline) return false;
     leave(exit_code(ErrorKind::peer),
           fmt::format("[comm] MPI has not started within {:.1f} s on rank {} of {}; another rank did not "
                       "start, or its host cannot be reached; see what the launcher says about it",

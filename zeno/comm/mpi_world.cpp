@@ -5,10 +5,11 @@
 #include <cstdlib>
 #include <optional>
 
-#include "zeno/base/disk_watch.h"
+#include "zeno/base/disk_operation.h"
 #include "zeno/base/error.h"
 #include "zeno/base/leave.h"
 #include "zeno/base/math.h"
+#include "zeno/base/watch.h"
 #include "zeno/comm/cuda/communicators.h"
 #include "zeno/comm/mpi_hub.h"
 #include "zeno/comm/mpi_start.h"
@@ -32,7 +33,11 @@ std::optional<DiskStall> disk_stall(MpiHub& hub) {
   std::optional<DiskStall> stall = find_disk_stall(options.disk_deadline);
   if (stall) return stall;
   stall = find_disk_stall(std::min(options.deadline, options.disk_deadline));
-  return stall && hub.poll() ? stall : std::nullopt;
+  try {
+    return stall && hub.poll() ? stall : std::nullopt;
+  } catch (...) {  // MPI has no more to say: the world has failed
+    return stall;
+  }
 }
 
 // In place of the thread of this rank, which is stuck.
@@ -49,8 +54,11 @@ class MpiWorld final : public World {
         flight_(std::make_shared<FlightFile>(
             FlightFile::Place{options.flight_folder, hub_->job(), hub_->layout().rank, hub_->layout().size},
             std::make_shared<FlightRecorder>(options.flight_records))) {
-    watch_.emplace([hub = hub_] { return disk_stall(*hub); },
-                   [hub = hub_](const DiskStall& stall) { leave_stuck(hub, stall); });
+    watch_.emplace([hub = hub_] {
+      const std::optional<DiskStall> stall = disk_stall(*hub);
+      if (stall) leave_stuck(hub, *stall);
+      return false;
+    });
   }
 
   // Without finish() the job has failed, here or elsewhere: the others must know before this process goes.
@@ -137,7 +145,7 @@ class MpiWorld final : public World {
   uint64_t exchanges_ = 0;
   std::shared_ptr<NcclMemory> nccl_memory_;  // shared with its blocks and the communicators
   bool finished_ = false;
-  std::optional<DiskWatch> watch_;
+  std::optional<Watch> watch_;
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
 #include "zeno/base/thread.h"
+#include "zeno/base/within.h"
 #include "zeno/comm/cuda/communicators.h"
 #include "zeno/comm/peers.h"
 #include "zeno/comm/shared_region.h"
@@ -277,15 +278,18 @@ class ThreadRun : public std::enable_shared_from_this<ThreadRun> {
     constexpr auto kLong = std::chrono::seconds(1);
     const std::optional<DiskStall> stall = find_disk_stall(kLong, rank);
     if (stall) fail_by(*stall);
-    log_warning("[comm] rank {} {}: leaving it behind", rank,
-                stall ? "hangs in " + stall->operation : "does not come back");
+    // The log may be on the same disk.
+    constexpr auto kMoment = std::chrono::seconds(2);
+    finishes_within(kMoment, [rank, what = stall ? "is stuck " + stall->operation : "does not come back"] {
+      log_warning("[comm] rank {} {}: exiting without it", rank, what);
+    });
   }
 
   // For ranks that have not written their part as well: they ended without an error, or are stuck.
   void write_flight(const std::vector<bool>& back) {
     bool told = false;
     for (int r = 0; r < hub_->ranks(); ++r) told = told || hub_->flight(r)->told();
-    if (!told) return;
+    if (!told || !hub_->flight(0)->wanted()) return;
     for (int r = 0; r < hub_->ranks(); ++r) {
       hub_->flight(r)->write_part(back[size_t(r)] ? "it ended without an error" : "it has not come back",
                                   hub_->poll());
