@@ -74,7 +74,7 @@ class Agreement : public CliRuns {
   }
 };
 
-const std::string kWho = "[train] rank 1 on ";
+const std::string kWho = "rank 1 on ";
 
 TEST_F(Agreement, CopiesElsewhereAreFine) {
   const CommandResult apart = run_apart("--data data.jsonl --config $CONFIG --micro-batch 2", path("out"));
@@ -112,7 +112,7 @@ TEST_F(Agreement, OtherWeightsAtEveryStage) {
   for (const char* stage : {"0", "1", "2", "3"}) {
     if (!ZENO_FULL_TESTS && stage[0] != '3') continue;
     expect_refused(run_apart(usual(std::string("--stage ") + stage), path("out")), 3,
-                   {kWho, "other/model.safetensors", " has in model/model.safetensors"});
+                   {kWho, "other/model.safetensors", " (model/model.safetensors): "});
   }
 }
 
@@ -188,7 +188,8 @@ TEST_F(Agreement, ACacheOfOtherTokens) {
                   "$OMPI_COMM_WORLD_RANK --out " + path("out") + flags + "'");
   EXPECT_EQ(run.exit_code, 3) << run.output;
   EXPECT_NE(run.output.find("rank 1 on "), std::string::npos) << run.output;
-  EXPECT_NE(run.output.find("gets other tokens from --data than rank 0"), std::string::npos) << run.output;
+  EXPECT_NE(run.output.find("gets different tokens from --data than rank 0"), std::string::npos)
+      << run.output;
 }
 
 // Model files that are too large to be read whole at the start. Here they are because of one that nobody
@@ -219,7 +220,7 @@ TEST_F(AgreementOnLoad, AWeightThatNoSampleSees) {
       run_apart("--data data.jsonl --config $CONFIG --micro-batch 2 --stage 0", path("out"));
   EXPECT_EQ(run.exit_code, 3) << run.output;
   EXPECT_NE(run.output.find(kWho), std::string::npos) << run.output;
-  EXPECT_NE(run.output.find("has read other weights of "), std::string::npos) << run.output;
+  EXPECT_NE(run.output.find("read different weights for "), std::string::npos) << run.output;
   EXPECT_FALSE(std::filesystem::exists(path("out/model.safetensors")));
 }
 
@@ -253,7 +254,7 @@ class AgreementApart : public Agreement {
 TEST_F(AgreementApart, AFileWithTheSameName) {
   replace_text("other/config.json", "(\"rope_theta\": )[0-9.]+", "$015000.0");
   const CommandResult run = run_with("model/config.json", "other/config.json", "--data generated --steps 2");
-  expect_refused(run, 3, {kWho, " has another " + path("model/config.json") + " than rank 0 on "});
+  expect_refused(run, 3, {"[train] " + path("model/config.json") + " differs between " + kWho});
 }
 
 TEST_F(AgreementApart, AnyFileWithTheSameName) {
@@ -266,8 +267,7 @@ TEST_F(AgreementApart, AnyFileWithTheSameName) {
   for (const std::string name :
        {"model/model.safetensors", "model/chat_template.jinja", "model/tokenizer.json", "data.jsonl"}) {
     const std::string theirs = name == "data.jsonl" ? "other.jsonl" : "other" + name.substr(5);
-    expect_refused(run_with(name, theirs, flags), 3,
-                   {kWho, " has another " + path(name) + " than rank 0 on "});
+    expect_refused(run_with(name, theirs, flags), 3, {"[train] " + path(name) + " differs between " + kWho});
   }
 }
 
@@ -288,6 +288,16 @@ TEST_F(AgreementApart, ACheckpointThatOneHostDoesNotSee) {
   const CommandResult run = run_with("out/checkpoints", "empty", flags + "--steps 4 --resume auto");
   EXPECT_EQ(run.exit_code, 3) << run.output;
   for (const char* part : {"[resume] rank 1 on ", "step-00000002/manifest.json", "no such file against"})
+    EXPECT_NE(run.output.find(part), std::string::npos) << part << "\n" << run.output;
+}
+
+TEST_F(AgreementApart, ADeepSpeedCheckpointThatOneHostDoesNotSee) {
+  std::filesystem::copy(std::string(ZENO_SOURCE_DIR) + "/tests/golden/deepspeed/stage2_fp32", path("ds"),
+                        std::filesystem::copy_options::recursive);
+  std::filesystem::create_directory(path("empty"));
+  const CommandResult run = run_with("ds", "empty", "--data generated --steps 6 --resume " + path("ds"));
+  EXPECT_EQ(run.exit_code, 3) << run.output;
+  for (const char* part : {"[resume] rank 1 on ", "no checkpoint of DeepSpeed against global_step3 with "})
     EXPECT_NE(run.output.find(part), std::string::npos) << part << "\n" << run.output;
 }
 

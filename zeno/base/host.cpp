@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <fstream>
 #include <limits>
@@ -114,5 +115,16 @@ int share_of_cores(int local_ranks) { return std::max(1, available_cores() / loc
 
 size_t available_host_memory() { return host_limits().available_memory; }
 size_t total_host_memory() { return host_limits().total_memory; }
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+std::string boot_id() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id;
+}
 
 }  // namespace zeno

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 #include "zeno/base/file.h"
 
@@ -22,5 +23,9 @@ int share_of_cores(int local_ranks);
 // Bytes of memory that can be had now, and bytes there are.
 size_t available_host_memory();
 size_t total_host_memory();
+
+std::string host_name();  // empty: it has none
+// Of this start of this machine's kernel; empty: unknown.
+std::string boot_id();
 
 }  // namespace zeno

@@ -4,10 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <optional>
@@ -15,7 +13,9 @@
 #include <thread>
 #include <utility>
 
+#include "zeno/base/host.h"
 #include "zeno/base/quantity.h"
+#include "zeno/base/text_list.h"
 #include "zeno/checkpoint/manifest.h"
 #include "zeno/checkpoint/state_file.h"
 #include "zeno/comm/joint_error.h"
@@ -28,18 +28,6 @@ constexpr const char* kCopyFiles = "copy the same files to all hosts";
 
 // Are there other processes, which may see other files?
 bool spans_processes(const comm::World& world) { return world.size() > 1 && comm::launch_info().size > 1; }
-
-std::string host_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 ? name : "an unknown host";
-}
-
-// Numbers of devices and inodes mean the same for all processes of a kernel.
-std::string kernel_name() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  return boot.empty() ? host_name() : boot;
-}
 
 uint64_t hash_of(std::string_view text) { return checkpoint::checksum_of(std::as_bytes(std::span(text))); }
 
@@ -54,40 +42,29 @@ std::string cut_path(const std::string& path) {
   return path.size() <= kLongest ? path : fmt::format("…{}", path.substr(path.size() - kLongest));
 }
 
-// Texts as one, each behind its length.
-void pack(std::string& out, std::string_view text) { out += fmt::format("{}:{}", text.size(), text); }
-std::string unpack(std::string_view& in) {
-  size_t bytes = 0;
-  const auto [end, error] = std::from_chars(in.data(), in.data() + in.size(), bytes);
-  const size_t begin = size_t(end - in.data()) + 1;
-  ensure(error == std::errc() && begin + bytes <= in.size(),
-         "[train] a list of inputs of another rank is cut");
-  const std::string text(in.substr(begin, bytes));
-  in.remove_prefix(begin + bytes);
-  return text;
-}
+constexpr size_t kTexts = 5;  // of an input
 
 std::string pack(const std::vector<RunInput>& inputs) {
-  std::string out;
+  std::vector<std::string> texts;
   for (const RunInput& input : inputs) {
-    for (const std::string& text : {input.name, input.shown, input.value, std::to_string(int(input.kind))})
-      pack(out, text);
-    pack(out, input.file.empty() ? "" : "file");
+    for (const std::string& text : {input.name, input.shown, input.value, std::to_string(int(input.kind)),
+                                    std::string(input.file.empty() ? "" : "file")})
+      texts.push_back(text);
   }
-  return out;
+  return pack_texts(texts);
 }
 
-std::vector<RunInput> unpack_inputs(std::string_view in) {
+std::vector<RunInput> unpack_inputs(std::string_view packed) {
+  const std::vector<std::string> texts = unpack_texts(packed);
+  ensure(texts.size() % kTexts == 0, "[train] got {} texts for a list of inputs", texts.size());
   std::vector<RunInput> inputs;
-  while (!in.empty()) {
-    RunInput input;
-    input.name = unpack(in);
-    input.shown = unpack(in);
-    input.value = unpack(in);
-    input.kind = ErrorKind(std::stoi(unpack(in)));
-    input.file = unpack(in);
-    inputs.push_back(std::move(input));
-  }
+  for (auto text = texts.begin(); text != texts.end(); text += kTexts)
+    inputs.push_back({.name = text[0],
+                      .shown = text[1],
+                      .value = text[2],
+                      .kind = ErrorKind(std::stoi(text[3])),
+                      .file = text[4],
+                      .rule = {}});
   return inputs;
 }
 
@@ -96,14 +73,14 @@ std::string describe_difference(const RunInput& first, const RunInput& theirs, c
                                 const std::string& first_host, int rank) {
   if (first.file.empty()) {
     return fmt::format(
-        "[train] rank {} on {} has another {} than rank 0 on {}: {} against {}; {}", rank, host, theirs.name,
-        first_host, cut(theirs.value), cut(first.value),
+        "[train] {} differs between rank {} on {} and rank 0 on {}: {} against {}; {}", theirs.name, rank,
+        host, first_host, cut(theirs.value), cut(first.value),
         first.kind == ErrorKind::usage ? "give all ranks the same flags and config" : kCopyFiles);
   }
-  const std::string where =
-      theirs.shown == first.shown ? "" : fmt::format(" has in {}", cut_path(first.shown));
-  return fmt::format("[train] rank {} on {} has another {} than rank 0 on {}{}: {} against {}; {}", rank,
-                     host, cut_path(theirs.shown), first_host, where, cut(theirs.value), cut(first.value),
+  const std::string where = theirs.shown == first.shown ? "" : fmt::format(" ({})", cut_path(first.shown));
+  return fmt::format("[train] {} differs between rank {} on {} and rank 0 on {}{}: {} against {}; {}",
+                     cut_path(theirs.shown), rank, host, first_host, where, cut(theirs.value),
+                     cut(first.value),
                      first.kind == ErrorKind::usage ? "install the same program on all hosts" : kCopyFiles);
 }
 
@@ -149,7 +126,7 @@ std::optional<Difference> find_difference(const std::vector<RunInput>& first,
         world, 0, found->first.kind,
         describe_difference(found->first, found->second, hosts[size_t(rank)], hosts[0], rank));
   }
-  fail(ErrorKind::internal, "[train] ranks have other inputs, and none of them differs");
+  fail(ErrorKind::internal, "[train] the inputs of ranks have different hashes, and none of them differs");
 }
 
 // Fails unless all ranks have the value of rank 0. `describe(rank, host, host of rank 0)` starts the line.
@@ -164,34 +141,65 @@ void require_same(const std::string& value, std::string_view what, comm::World& 
   comm::fail_together(world, 0, ErrorKind::data, describe(rank, hosts[rank], hosts[0], *other, values[0]));
 }
 
+// Fails unless all ranks see at `path` what rank 0 sees there.
+void agree_on_resume(const Path& path, const std::function<std::string()>& look, comm::World& world) {
+  if (!spans_processes(world)) return;
+  std::string value;
+  comm::work_together(world, "the checkpoint to resume from", [&] { value = look(); });
+  require_same(
+      value, "checkpoint to resume from", world,
+      [&](size_t rank, const auto& host, const auto& first_host, const auto& theirs, const auto& first) {
+        return fmt::format(
+            "[resume] rank {} on {} sees a different {} than rank 0 on {}: {} against {}; checkpoints must "
+            "be "
+            "in a folder that all hosts share",
+            rank, host, cut_path(path.string()), first_host, theirs, first);
+      });
+}
+
+// "global_step7 with 5 files, 1,024 bytes (hash 7ff5…)": large files by samples.
+std::string describe_files(const Path& folder) {
+  const std::vector<std::string> names = list_folder(folder);
+  uint64_t bytes = 0;
+  for (const std::string& name : names) bytes += size_of_file(folder / name);
+  std::vector<std::string> contents;
+  for (const std::string& name : names) {
+    contents.push_back(name);
+    contents.push_back(digest_file(folder / name, digest_rule(bytes, names.size())));
+  }
+  return fmt::format("{} with {} files, {} bytes (hash {:016x})", folder.filename().string(), names.size(),
+                     format_count(int64_t(bytes)), hash_of(pack_texts(contents)));
+}
+
 }  // namespace
 
 void agree_on_inputs(const ParsedConfig& parsed, comm::World& world) {
   if (!spans_processes(world)) return;
   std::vector<RunInput> mine;
-  std::string view = kernel_name();
+  // Numbers of devices and inodes mean the same for all processes of a kernel.
+  std::vector<std::string> view{boot_id().empty() ? host_name() : boot_id()};
   comm::work_together(world, "what the run reads", [&] {
     mine = run_inputs(parsed);
     for (const RunInput& input : mine) {
-      pack(view, input.name);
-      pack(view, input.file.empty() ? input.value : file_identity(input.file));
+      view.push_back(input.name);
+      view.push_back(input.file.empty() ? input.value : file_identity(input.file));
     }
   });
   // Those that see what a rank before them sees leave the reading to it.
   const std::vector<std::string> views =
-      world.exchange(std::to_string(hash_of(view)), "files that ranks see");
+      world.exchange(std::to_string(hash_of(pack_texts(view))), "files that ranks see");
   const bool leads = std::ranges::find(views, views[size_t(world.rank())]) - views.begin() == world.rank();
-  std::string contents;
+  std::vector<std::string> contents;
   comm::work_together(world, "reading of what the run reads", [&] {
     if (!leads) return;
     for (RunInput& input : mine) {
       if (!input.file.empty()) input.value = digest_file(input.file, input.rule);
-      pack(contents, input.name);
-      pack(contents, input.value);
+      contents.push_back(input.name);
+      contents.push_back(input.value);
     }
   });
   const std::vector<std::string> hashes =
-      world.exchange(leads ? std::to_string(hash_of(contents)) : "", "contents of files");
+      world.exchange(leads ? std::to_string(hash_of(pack_texts(contents))) : "", "contents of files");
   const auto differs = [&](const std::string& hash) { return !hash.empty() && hash != hashes[0]; };
   if (std::ranges::any_of(hashes, differs)) fail_on_difference(mine, leads, world);
 }
@@ -205,26 +213,22 @@ void agree_on_tokens(const data::TokenSource& tokens, std::string_view flag, com
       value, "tokens of the data", world,
       [&](size_t rank, const auto& host, const auto& first_host, const auto& theirs, const auto& first) {
         return fmt::format(
-            "[train] rank {} on {} gets other tokens from {} than rank 0 on {}: {} against {}; copy the same "
+            "[train] rank {} on {} gets different tokens from {} than rank 0 on {}: {} against {}; copy the "
+            "same "
             "files to all hosts and remove the dataset cache there (--cache)",
             rank, host, flag, first_host, theirs, first);
       });
 }
 
 void agree_on_checkpoint(const Path& folder, comm::World& world) {
-  if (!spans_processes(world)) return;
   const Path manifest = folder / checkpoint::kManifestName;
-  std::string value;
-  comm::work_together(world, "the manifest of a checkpoint", [&] { value = digest_file(manifest, {}); });
-  require_same(
-      value, "checkpoint to resume from", world,
-      [&](size_t rank, const auto& host, const auto& first_host, const auto& theirs, const auto& first) {
-        return fmt::format(
-            "[resume] rank {} on {} sees another {} than rank 0 on {}: {} against {}; checkpoints must be in "
-            "a "
-            "folder that all hosts share",
-            rank, host, cut_path(manifest.string()), first_host, theirs, first);
-      });
+  agree_on_resume(
+      manifest, [&] { return digest_file(manifest, {}); }, world);
+}
+
+void agree_on_deepspeed(const Path& folder, const std::optional<Path>& tag, comm::World& world) {
+  agree_on_resume(
+      folder, [&] { return tag ? describe_files(*tag) : std::string("no checkpoint of DeepSpeed"); }, world);
 }
 
 void agree_on_output(const Path& out, comm::World& world) {
@@ -247,9 +251,10 @@ void agree_on_output(const Path& out, comm::World& world) {
   if (host.empty()) return;
   comm::fail_together(
       world, 0, ErrorKind::usage,
-      fmt::format("[train] --out {}: {} sees another folder there than rank 0; checkpoints (--save-every) "
-                  "need a folder that all hosts share",
-                  cut_path(out.string()), host));
+      fmt::format(
+          "[train] --out {}: is a different folder for {} than for rank 0; checkpoints (--save-every) "
+          "need a folder that all hosts share",
+          cut_path(out.string()), host));
 }
 
 WeightAgreement::WeightAgreement(const std::vector<nn::Parameter>& params, const comm::World& world)
@@ -288,7 +293,7 @@ void WeightAgreement::agree(const Path& model, comm::World& world) const {
       const std::vector<std::string> hosts = world.exchange(host_name(), "names of hosts");
       comm::fail_together(
           world, 0, ErrorKind::data,
-          fmt::format("[train] rank {} on {} has read other weights of {} than rank {} on {}, from {}; {}",
+          fmt::format("[train] rank {} on {} read different weights for {} than rank {} on {}, from {}; {}",
                       rank, hosts[size_t(rank)], parts_[i].name, other, hosts[size_t(other)],
                       cut_path(model.string()), kCopyFiles));
     }

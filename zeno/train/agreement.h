@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,6 +30,8 @@ void agree_on_tokens(const data::TokenSource& tokens, std::string_view flag, com
 
 // Every rank must see the checkpoint that rank 0 resumes from, as it is there.
 void agree_on_checkpoint(const Path& folder, comm::World& world);
+// The same for the folder of a checkpoint of DeepSpeed, where there is one in `folder`.
+void agree_on_deepspeed(const Path& folder, const std::optional<Path>& tag, comm::World& world);
 
 // Every rank must see the folder `out` of rank 0, which is there: each writes its part of a checkpoint into
 // it.

@@ -12,6 +12,7 @@
 #include "zeno/checkpoint/deepspeed_folder.h"
 #include "zeno/model/deepspeed_weights.h"
 #include "zeno/model/weights.h"
+#include "zeno/train/agreement.h"
 
 namespace zeno::train {
 namespace {
@@ -124,6 +125,7 @@ std::optional<ResumePoint> find_deepspeed_point(const Path& folder, comm::World&
     problem = error.what();
   }
   require_on_all(problem, world);
+  agree_on_deepspeed(folder, point ? std::optional(point->folders.front()) : std::nullopt, world);
   return point;
 }
 

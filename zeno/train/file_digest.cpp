@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "zeno/base/disk_operation.h"
 #include "zeno/base/error.h"
 #include "zeno/base/math.h"
 #include "zeno/base/quantity.h"
@@ -87,6 +88,7 @@ std::string digest_file(const Path& path, const DigestRule& rule) {
 }
 
 std::string file_identity(const Path& path) {
+  const DiskOperation waiting("inspecting", path);
   struct stat info;
   if (::stat(path.c_str(), &info) != 0) return "none";
   return fmt::format("{} {} {} {}.{} {}.{}", info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec,

@@ -18,10 +18,10 @@ namespace {
 
 // Paths, whose files are compared, and what is each host's own affair.
 bool is_of_host(std::string_view key) {
-  static constexpr std::array<std::string_view, 14> kKeys{
-      "zeno.model",    "zeno.data",         "zeno.eval_data",  "zeno.adapter",      "zeno.out",
-      "zeno.cache",    "zeno.log",          "zeno.trace",      "zeno.device_mem",   "zeno.host_mem",
-      "zeno.launcher", "zeno.max_restarts", "steps_per_print", "zeno.chat_template"};
+  static constexpr std::array<std::string_view, 15> kKeys{
+      "zeno.model",    "zeno.data",     "zeno.eval_data",    "zeno.adapter",    "zeno.out",
+      "zeno.cache",    "zeno.log",      "zeno.trace",        "zeno.done_file",  "zeno.device_mem",
+      "zeno.host_mem", "zeno.launcher", "zeno.max_restarts", "steps_per_print", "zeno.chat_template"};
   return std::ranges::find(kKeys, key) != kKeys.end() || key.ends_with("nvme_path") ||
          key.ends_with("snapshot_dir");
 }
@@ -71,8 +71,7 @@ void add_model(std::vector<RunInput>& inputs, const Path& folder) {
       "chat_template.jinja", "chat_template.json"};
   if (folder_exists(folder)) {
     for (const std::string& name : list_folder(folder)) {
-      const bool weights = name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
-      if (name.starts_with("model") && weights) names.push_back(name);
+      if (name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json")) names.push_back(name);
     }
   }
   std::vector<NamedFile> files;

@@ -1,22 +1,13 @@
 #include "zeno/train/step_loop.h"
 
-#include <unistd.h>
-
 #include <utility>
 
 #include "zeno/base/error.h"
+#include "zeno/base/host.h"
 #include "zeno/train/evaluation.h"
 #include "zeno/train/policy.h"
 
 namespace zeno::train {
-namespace {
-
-std::string host_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 ? name : "";
-}
-
-}  // namespace
 
 StepLoop::StepLoop(zero::Engine& engine, comm::World& world, const TrainConfig& config,
                    const data::Loader& loader, Reporter* reporter)

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <vector>
 
+#include "zeno/base/host.h"
 #include "zeno/train/crc32c.h"
 
 namespace zeno::train {
@@ -83,12 +84,6 @@ std::string text_value(std::string_view tag, std::string_view text) {
   put_bytes(out, 8, tensor);
   put_bytes(out, 9, metadata);
   return out;
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "localhost";
-  return name.data();
 }
 
 // TensorBoard reads a folder's files in the order of their names: the time leads. The counter keeps files of

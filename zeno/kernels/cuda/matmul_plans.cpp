@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "zeno/base/error.h"
+#include "zeno/base/host.h"
 #include "zeno/base/file.h"
 #include "zeno/base/log.h"
 #include "zeno/base/newer_version.h"
@@ -58,11 +59,7 @@ std::string shape_of(const MatmulPlan& plan) {
 }
 
 // One of every machine that shares the folder, often at the same moment: the last one's file stays, whole.
-std::string own_suffix() {
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
-  return fmt::format(".{}-{}.tmp", host.data(), getpid());
-}
+std::string own_suffix() { return fmt::format(".{}-{}.tmp", host_name(), getpid()); }
 
 }  // namespace
 
