@@ -39,10 +39,11 @@ TEST_F(FullDisk, MetricsOfTheTimeAreWrittenWhenThereIsRoomAgain) {
   const CommandResult run = run_command("timeout 120 unshare -m sh " + script);
   EXPECT_EQ(count(run.output, "ended with 0"), 1u) << run.output;
   EXPECT_EQ(count(run.output, "the disk was not full"), 0u) << run.output;
-  EXPECT_EQ(count(run.output, "training goes on, and what is missing there is written when that works again"),
+  EXPECT_EQ(count(run.output,
+                  "training continues; missing records are written as soon as the file is writable again"),
             3u)
       << run.output;
-  EXPECT_EQ(count(run.output, "is written again; nothing is missing"), 3u) << run.output;
+  EXPECT_EQ(count(run.output, "can be written again; no records were lost"), 3u) << run.output;
   int64_t steps = 0;
   std::ifstream lines(path("metrics.jsonl"));
   bool done = false;

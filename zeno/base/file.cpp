@@ -66,6 +66,21 @@ bool inspect(const Path& path, struct stat& info) {
   return false;
 }
 
+bool is_link(const Path& path) {
+  const DiskOperation waiting("inspecting", path);
+  std::error_code ignored;
+  return std::filesystem::is_symlink(path, ignored);
+}
+
+std::vector<std::string> names_in(const Path& path, std::error_code& error) {
+  const DiskOperation waiting("listing", path);
+  std::vector<std::string> names;
+  std::filesystem::directory_iterator entry(path, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error))
+    names.push_back(entry->path().filename().string());
+  return names;
+}
+
 // Memory file systems may not have the flag.
 int open_past_cache(const Path& path, int flags) {
   const DiskOperation waiting("opening", path);
@@ -304,20 +319,16 @@ void remove_file(const Path& path) {
 }
 
 void remove_folder(const Path& path) {
-  const DiskOperation waiting("removing", path);
   std::error_code error;
-  std::filesystem::remove_all(path, error);
-  if (error) fail_errno("cannot remove", path, error.value());
+  std::vector<std::string> names;
+  if (!is_link(path)) names = names_in(path, error);  // an error: no folder, or somebody removes it too
+  for (const std::string& name : names) remove_folder(path / name);
+  remove_file(path);
 }
 
 std::vector<std::string> list_folder(const Path& path) {
-  const DiskOperation waiting("listing", path);
   std::error_code error;
-  std::vector<std::string> names;
-  std::filesystem::directory_iterator entry(path, error);
-  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
-    names.push_back(entry->path().filename().string());
-  }
+  std::vector<std::string> names = names_in(path, error);
   if (error) fail_errno("cannot list folder", path, error.value());
   std::ranges::sort(names);
   return names;

@@ -169,8 +169,9 @@ void CheckpointSaver::write_own_files(const Path& folder, const checkpoint::Mani
 // What a failed save has written takes the space that the next one may need.
 void CheckpointSaver::make_room() {
   const Path folder = options_.folder / checkpoint::checkpoint_name(under_way_);
-  if (file_exists(folder / checkpoint::kManifestName)) return;
-  const std::string problem = problem_of([&] { checkpoint::remove_checkpoint(folder); });
+  const std::string problem = problem_of([&] {
+    if (!file_exists(folder / checkpoint::kManifestName)) checkpoint::remove_checkpoint(folder);
+  });
   if (!problem.empty()) log_warning("{}", problem);
 }
 

@@ -47,11 +47,12 @@ RecordFile RecordFile::resume(const Path& path, const std::function<bool(std::st
 
 void RecordFile::append(std::string_view record) {
   if (waiting_.size() + record.size() > kMostWaiting && waiting_records_ > 0) {
-    ++lost_;
-  } else {
-    waiting_ += record;
-    ++waiting_records_;
+    ++lost_;  // unless the disk takes now what is waiting
+    flush();
+    --lost_;
   }
+  waiting_ += record;
+  ++waiting_records_;
   flush();
 }
 

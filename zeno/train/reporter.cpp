@@ -82,7 +82,7 @@ void Reporter::keep(RecordFile& file, const std::function<void()>& write) {
     if (error.kind() != ErrorKind::io) throw;
     if (failing_.insert(&file).second)
       note(step_, ReportEvent::Kind::warning,
-           fmt::format("{}; training goes on, and what is missing there is written when that works again",
+           fmt::format("{}; training continues; missing records are written as soon as the file is writable again",
                        error.what()));
     return;
   }
@@ -90,9 +90,9 @@ void Reporter::keep(RecordFile& file, const std::function<void()>& write) {
   const int64_t lost = file.take_lost();
   if (lost == 0)
     return note(step_, ReportEvent::Kind::note,
-                fmt::format("[metrics] {} is written again; nothing is missing", name));
+                fmt::format("[metrics] {} can be written again; no records were lost", name));
   note(step_, ReportEvent::Kind::warning,
-       fmt::format("[metrics] {} is written again; {} records up to step {} are missing there", name, lost,
+       fmt::format("[metrics] {} can be written again; {} records up to step {} were lost", name, lost,
                    step_));
 }
 
@@ -190,7 +190,7 @@ void Reporter::finish_file(RecordFile& file, const std::function<void()>& write)
     write();
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::io) throw;
-    log_warning("{}; {} records up to the end are missing there", error.what(),
+    log_warning("{}; its last {} records are missing", error.what(),
                 file.waiting() + file.take_lost());
     return;
   }
