@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <mutex>
 #include <optional>
+#include <thread>
 
 #include "zeno/base/disk_operation.h"
 
@@ -17,7 +18,7 @@ namespace {
 
 thread_local int t_rank = -1;
 LogLevel g_level = LogLevel::info;
-std::timed_mutex g_mutex;
+std::mutex g_mutex;
 std::atomic<bool> g_open_line = false;
 
 const char* prefix_of(LogLevel level) {
@@ -43,6 +44,18 @@ bool is_in_file() {
   return is_file;
 }
 
+// Not locked: somebody is stuck in the disk that the log is on, and this thread is not to be, too.
+std::unique_lock<std::mutex> take_turn() {
+  if (!is_in_file()) return std::unique_lock(g_mutex);
+  constexpr std::chrono::milliseconds kMoment(2000), kStep(10);
+  std::unique_lock lock(g_mutex, std::try_to_lock);
+  for (auto waited = std::chrono::milliseconds(0); !lock && waited < kMoment; waited += kStep) {
+    std::this_thread::sleep_for(kStep);
+    lock.try_lock();
+  }
+  return lock;
+}
+
 }  // namespace
 
 void set_log_rank(int rank) { t_rank = rank; }
@@ -55,11 +68,8 @@ void log_line(LogLevel level, std::string_view text) {
   if (level < g_level || (level == LogLevel::info && t_rank > 0)) return;
   const bool tagged = t_rank >= 0 && level >= LogLevel::warning;
   const std::string rank = tagged ? fmt::format("[rank {}] ", t_rank) : std::string();
-  // Somebody hangs in the disk that the log is on: the line is lost, so that this thread is not.
-  constexpr auto kMoment = std::chrono::seconds(2);
-  std::unique_lock lock(g_mutex, std::defer_lock);
-  if (!is_in_file()) lock.lock();
-  if (!lock && !lock.try_lock_for(kMoment)) return;
+  const std::unique_lock lock = take_turn();
+  if (!lock) return;
   static const std::filesystem::path kLog = "the log";
   std::optional<DiskOperation> writing;
   if (is_in_file()) writing.emplace("writing", kLog);
