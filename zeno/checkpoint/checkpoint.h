@@ -34,7 +34,7 @@ struct ReadOptions {
   bool in_order = false;  // from one thread at a time, as the stretches are listed
 };
 
-// Threads that read a checkpoint on so many cores.
+// How many threads read a checkpoint on these cores.
 int reading_threads(int cores);
 
 class Checkpoint {

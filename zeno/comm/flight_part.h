@@ -22,7 +22,7 @@ struct FlightPart {
   std::string operations;           // a table
 };
 std::string to_text(const FlightPart& part);
-// Nothing when the text is no part.
+// Empty when the text is not a part.
 std::optional<FlightPart> parse_flight_part(std::string_view text);
 // `parts` by rank; of `size` ranks.
 std::string merge_flight_parts(const std::map<int, FlightPart>& parts, int size);
