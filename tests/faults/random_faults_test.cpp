@@ -163,7 +163,8 @@ TEST_F(RandomFaults, EndWithTheBitsOfAnUndisturbedRunOrByName) {
         if (!trial.lasting) std::this_thread::sleep_for(pause), stalling.go_on();
         break;
     }
-    const int exit_code = job.wait(60s);
+    // Processes have a minute to start, also those that wait for one that was stopped then.
+    const int exit_code = job.wait(120s);
     stalling.go_on();
     small.set_read_only(false);
     small.empty();
