@@ -93,9 +93,16 @@ struct Trial {
   std::chrono::milliseconds when;
 };
 
-// Ranks, where they are processes, or the one that has them.
+// Ranks, where they are processes, or the one that has them. A process that mpirun has made and that is not
+// ours yet is mpirun's: stopped, it would stop that for good.
 std::vector<pid_t> ranks_of(const Job& job, const Trial& trial) {
-  return trial.processes || trial.supervised ? job.children() : std::vector<pid_t>{job.pid()};
+  if (!trial.processes && !trial.supervised) return {job.pid()};
+  std::vector<pid_t> ranks = job.children();
+  std::erase_if(ranks, [](pid_t pid) {
+    std::error_code gone;
+    return fs::read_symlink("/proc/" + std::to_string(pid) + "/exe", gone) != fs::path(kZeno);
+  });
+  return ranks;
 }
 
 void send_signals(const Job& job, Trial& trial) {
