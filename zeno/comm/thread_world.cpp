@@ -174,7 +174,6 @@ class ErrorList {
   // The rank that failed first knows best; then whoever has more to say than that a peer failed.
   void rethrow_original(const std::optional<Failure>& failure) const {
     const std::scoped_lock lock(mutex_);  // one that was left behind may still add its own
-    if (errors_.empty() && failure) throw Error(ErrorKind::peer, text_of(*failure));
     if (errors_.empty()) return;
     for (const Entry& entry : errors_) {
       const bool first = failure && entry.rank == failure->rank;
@@ -278,6 +277,8 @@ class ThreadRun : public std::enable_shared_from_this<ThreadRun> {
     constexpr auto kLong = std::chrono::seconds(1);
     const std::optional<DiskStall> stall = find_disk_stall(kLong, rank);
     if (stall) fail_by(*stall);
+    // Whatever the others return with: a run without one of its ranks is no success.
+    errors_.add(rank, std::make_exception_ptr(Error(ErrorKind::peer, text_of(*hub_->poll()))));
     // The log may be on the same disk.
     constexpr auto kMoment = std::chrono::seconds(2);
     finishes_within(kMoment, [rank, what = stall ? "is stuck " + stall->operation : "does not come back"] {
