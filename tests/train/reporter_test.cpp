@@ -110,8 +110,7 @@ TEST(Reporter, SaysWhatIsMissingWhenTheDiskStaysFull) {
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_EQ(count(said, "training continues"), 3) << said;
   EXPECT_EQ(count(said, "its last 2 records are missing"), 2) << said;
-  EXPECT_EQ(count(said, "its last 3 records are missing"), 1)
-      << said;  // metrics.jsonl: its last line too
+  EXPECT_EQ(count(said, "its last 3 records are missing"), 1) << said;  // metrics.jsonl: its last line too
   EXPECT_EQ(count(said, "the run has no report"), 1) << said;
   EXPECT_EQ(count(said, "; no report"), 1) << said;
   EXPECT_EQ(count(said, "report: "), 0) << said;

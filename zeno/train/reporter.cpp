@@ -82,8 +82,9 @@ void Reporter::keep(RecordFile& file, const std::function<void()>& write) {
     if (error.kind() != ErrorKind::io) throw;
     if (failing_.insert(&file).second)
       note(step_, ReportEvent::Kind::warning,
-           fmt::format("{}; training continues; missing records are written as soon as the file is writable again",
-                       error.what()));
+           fmt::format(
+               "{}; training continues; missing records are written as soon as the file is writable again",
+               error.what()));
     return;
   }
   if (failing_.erase(&file) == 0) return;
@@ -190,8 +191,7 @@ void Reporter::finish_file(RecordFile& file, const std::function<void()>& write)
     write();
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::io) throw;
-    log_warning("{}; its last {} records are missing", error.what(),
-                file.waiting() + file.take_lost());
+    log_warning("{}; its last {} records are missing", error.what(), file.waiting() + file.take_lost());
     return;
   }
   keep(file, [] {});  // it may have been written again only now

@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "zeno/base/error.h"
-#include "zeno/base/host.h"
 #include "zeno/base/file.h"
+#include "zeno/base/host.h"
 #include "zeno/base/log.h"
 #include "zeno/base/newer_version.h"
 #include "zeno/kernels/cuda/matmul_algorithm.h"
