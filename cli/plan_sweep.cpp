@@ -62,8 +62,7 @@ void print_row(const plan::SweepPoint& p) {
 void show_sweep(const PlanQuestion& q, const PlanFlags& flags) {
   require(q.machine.has_value(), ErrorKind::usage,
           "[plan] --sweep: got no machine, expected one; say --machine h100-8, or measure this one with zeno "
-          "doctor "
-          "--measure");
+          "doctor --measure");
   const int stage = q.parsed.given("zero_optimization.stage") ? int(q.parsed.config.zero.stage) : 3;
   const plan::SweepQuestion sweep{
       .model = {q.layers, q.subject.params},

@@ -74,8 +74,7 @@ void MpiHub::find_hosts() {
     if (rank_ == 0) {
       log_warning(
           "[comm] processes of one host may not open each other's memory (/proc/PID/fd); they will use "
-          "slower "
-          "messages");
+          "slower messages");
     }
     for (int r = 0; r < size_; ++r) hosts[size_t(r)] = fmt::format("rank {}", r);
     layout_ = make_layout(rank_, hosts);

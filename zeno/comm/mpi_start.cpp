@@ -21,8 +21,7 @@ void check_launcher(const LaunchInfo& launch) {
   if (launch.rank == 0) {
     log_warning(
         "[comm] srun started the ranks with PMI but without PMIx, which many builds of MPI need; if MPI "
-        "fails "
-        "now, use srun --mpi=pmix");
+        "fails now, use srun --mpi=pmix");
   }
 }
 

@@ -38,8 +38,7 @@ std::string why_empty(const BuildReport& report) {
   if (report.nothing_to_learn > 0) {
     return fmt::format(
         "there is nothing to train on in {} records, expected an assistant turn, a completion or a text; "
-        "check "
-        "the data, --data-format and --loss-on",
+        "check the data, --data-format and --loss-on",
         format_count(report.nothing_to_learn));
   }
   if (!report.bad.empty()) {

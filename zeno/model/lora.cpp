@@ -53,8 +53,7 @@ std::optional<std::regex> expression(const std::string& target) {
   }
   fail(ErrorKind::usage,
        "[lora] target \"{}\" matches no linear layer; expected {}, all-linear, or an expression for whole "
-       "names "
-       "like {}",
+       "names like {}",
        target, names, modules.empty() ? "" : modules.front());
 }
 

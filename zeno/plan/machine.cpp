@@ -192,8 +192,7 @@ Machine named_machine(std::string_view name) {
   }
   fail(ErrorKind::usage,
        "[machine] {}: got no such name or file, expected {}, one of them with a number of nodes (h100-8x64), "
-       "or "
-       "a file of zeno doctor --measure",
+       "or a file of zeno doctor --measure",
        name, fmt::join(machine_names(), ", "));
 }
 

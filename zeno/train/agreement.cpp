@@ -151,8 +151,7 @@ void agree_on_resume(const Path& path, const std::function<std::string()>& look,
       [&](size_t rank, const auto& host, const auto& first_host, const auto& theirs, const auto& first) {
         return fmt::format(
             "[resume] rank {} on {} sees a different {} than rank 0 on {}: {} against {}; checkpoints must "
-            "be "
-            "in a folder that all hosts share",
+            "be in a folder that all hosts share",
             rank, host, cut_path(path.string()), first_host, theirs, first);
       });
 }
@@ -214,8 +213,7 @@ void agree_on_tokens(const data::TokenSource& tokens, std::string_view flag, com
       [&](size_t rank, const auto& host, const auto& first_host, const auto& theirs, const auto& first) {
         return fmt::format(
             "[train] rank {} on {} gets different tokens from {} than rank 0 on {}: {} against {}; copy the "
-            "same "
-            "files to all hosts and remove the dataset cache there (--cache)",
+            "same files to all hosts and remove the dataset cache there (--cache)",
             rank, host, flag, first_host, theirs, first);
       });
 }

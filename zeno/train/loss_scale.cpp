@@ -42,12 +42,11 @@ void LossScaler::update(bool overflow) {
 void LossScaler::on_overflow() {
   if (config_.hysteresis == 1 || state_.hysteresis_left == 1) {
     // Equality as in the reference: a scale that started below the minimum is lifted to it, not refused.
-    require(
-        state_.scale != config_.min_loss_scale, ErrorKind::data,
-        "[loss scale] gradients overflow at the minimum scale: got scale {}, expected room to halve it; the "
-        "loss "
-        "has diverged or a weight is not finite: lower the learning rate, train in bf16, or check the data",
-        state_.scale);
+    require(state_.scale != config_.min_loss_scale, ErrorKind::data,
+            "[loss scale] gradients overflow at the minimum scale: got scale {}, expected room to halve it; "
+            "the loss has diverged or a weight is not finite: lower the learning rate, train in bf16, or "
+            "check the data",
+            state_.scale);
     state_.scale = std::max(state_.scale / 2, config_.min_loss_scale);
   } else {
     --state_.hysteresis_left;

@@ -32,8 +32,7 @@ void check_output_room(const RunConfig& run, const zero::Engine& engine, size_t 
   if (result + more * one > room) {
     log_warning(
         "[train] --out {}: {} checkpoint{} of {} and the result take {}, and {} are free there; make room, "
-        "or "
-        "keep fewer (--keep-last)",
+        "or keep fewer (--keep-last)",
         run.out, more, more == 1 ? "" : "s", format_bytes(one), format_bytes(result + more * one),
         format_bytes(room));
   }

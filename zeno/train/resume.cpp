@@ -136,8 +136,7 @@ void adopt_batch(ParsedConfig& parsed, const RunState& saved, int world) {
   if (batch.micro_batch == 0) batch.micro_batch = saved.micro_batch;
   require(saved.train_batch % world == 0, ErrorKind::usage,
           "[resume] the run was saved with {} sequences per step, which {} ranks cannot share evenly; use a "
-          "number "
-          "of ranks that divides it",
+          "number of ranks that divides it",
           saved.train_batch, world);
   const int64_t per_rank = saved.train_batch / world;
   while (per_rank % batch.micro_batch != 0) --batch.micro_batch;

@@ -55,8 +55,7 @@ void share_with_cpu(const OffloadOptimizerConfig& config, zero::EngineOptions& o
   if (log_rank() <= 0)
     log_info(
         "offload: {:.1f} GB/s each way and {:.2f} billion updates/s by the CPU at once: it updates {:.0f} % "
-        "of "
-        "what is on the host",
+        "of what is on the host",
         rates.link / 1e9, rates.updates / 1e9, share * 100);
 }
 

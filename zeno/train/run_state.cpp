@@ -123,8 +123,7 @@ void require_same_run(const RunState& saved, const RunState& now, std::string_vi
         Value{"number of sequences in the data", saved.sequences, now.sequences}}) {
     require(value.then == value.now, ErrorKind::usage,
             "[resume] {}: {} is {} now, expected {} as in the run that was saved; use the same value and the "
-            "same "
-            "data, or start anew in another --out",
+            "same data, or start anew in another --out",
             where, value.name, value.now, value.then);
   }
   require(

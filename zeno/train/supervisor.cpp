@@ -244,8 +244,7 @@ ChildEnd Supervisor::wait_for(int pid, const sigset_t& signals) {
     if (seconds_kept < kPatience) continue;
     log_warning(
         "[supervisor] the run has ended, but the kernel still holds it because a thread is stuck: not "
-        "waiting "
-        "for it");
+        "waiting for it");
     status = stat_of(pid).exit_status;
     break;
   }

@@ -100,8 +100,7 @@ Texts disk_remedies(const TroubleSetting& s) {
 std::string data_remedy(const TroubleSetting& s) {
   return fmt::format(
       "put --cache (now {}; tokens are read from there) and token files on a fast local disk, and leave "
-      "memory free "
-      "for their pages",
+      "memory free for their pages",
       s.config.run.cache);
 }
 

@@ -202,8 +202,7 @@ ChatTemplate ChatTemplate::open(const Path& model_folder, const std::string& cho
     templates = folder_templates(model_folder);
     require(!templates.empty(), ErrorKind::data,
             "[{}] no chat template (chat_template.jinja, or chat_template in tokenizer_config.json); choose "
-            "one of {}, "
-            "or give a .jinja file",
+            "one of {}, or give a .jinja file",
             model_folder.string(), fmt::join(preset_names(), ", "));
   } else if (const std::optional<std::string> preset = preset_source(choice)) {
     templates.push_back({"default", "preset " + choice, *preset});

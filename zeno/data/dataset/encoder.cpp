@@ -62,8 +62,7 @@ struct SampleEncoder::Parts {
   const Tokenizer& need_tokenizer() const {
     require(tokenizer.has_value(), ErrorKind::usage,
             "[data] {}: got no tokenizer, expected tokenizer.json, or vocab.json with merges.txt; copy it "
-            "from the "
-            "model's origin",
+            "from the model's origin",
             spec.model.string());
     return *tokenizer;
   }

@@ -93,13 +93,11 @@ void SequenceTable::fail_empty() const {
       format_count(report_.dropped), T);
   require(report_.cut == 0, ErrorKind::data,
           "[data] every sample was cut away by --seq-len {}: {} are longer, and their {} {} tokens hold "
-          "nothing to "
-          "train on; raise --seq-len or choose another --too-long",
+          "nothing to train on; raise --seq-len or choose another --too-long",
           T, format_count(report_.cut), options_.too_long == TooLong::keep_end ? "last" : "first", T);
   fail(ErrorKind::data,
        "[data] nothing to train on: got {} tokens in {} samples, expected at least one sample of two tokens; "
-       "add "
-       "data",
+       "add data",
        source_.tokens(), source_.documents());
 }
 
