@@ -250,6 +250,7 @@ CachedSamples::CachedSamples(const Path& folder, const std::string& identity) tr
   learned_ = map_column<uint64_t>(folder, "learned.bin", uint64_t(words_of(report_.tokens)), mappings_);
   starts_ = map_column<int64_t>(folder, "index.bin", starts, mappings_);
   lines_ = map_column<uint32_t>(folder, "lines.bin", uint64_t(documents), mappings_);
+  const DiskOperation waiting("reading", folder_);
   const std::string checksum = fmt::format("{:016x}", XXH3_64bits(starts_.data(), starts_.size_bytes()));
   require(manifest.at("columns").at("index").at("xxh3") == checksum, ErrorKind::data,
           "[dataset] {}: damaged: the checksum of index.bin is {}", folder.string(), checksum);
@@ -274,6 +275,7 @@ void CachedSamples::copy(int64_t begin, std::span<int32_t> out) const {
 }
 
 void CachedSamples::copy_learned(int64_t begin, std::span<uint8_t> out) const {
+  const DiskOperation waiting("reading", folder_);
   for (size_t i = 0; i < out.size(); ++i) {
     const uint64_t bit = uint64_t(begin) + i;
     out[i] = uint8_t(learned_[bit / kBitsPerWord] >> (bit % kBitsPerWord) & 1);
