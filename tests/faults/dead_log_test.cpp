@@ -47,6 +47,12 @@ TEST_F(DeadLog, AReaderThatHasGoneCostsNothing) {
   }
 }
 
+TEST_F(DeadLog, AFullDiskUnderItCostsNothing) {
+  const CommandResult result = run_command("( " + train("--steps 3 --out " + path("out")) + " 2>/dev/full )");
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_TRUE(std::filesystem::exists(path("out/model.safetensors")));
+}
+
 class LogOnADeadDisk : public DeadLog {
  protected:
   void SetUp() override {
