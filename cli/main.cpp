@@ -33,7 +33,8 @@ void allow_many_open_files() {
 void require_utf8(int argc, char** argv) {
   for (int i = 1; i < argc; ++i)
     zeno::require(zeno::is_valid_utf8(argv[i]), zeno::ErrorKind::usage,
-                  "argument {} ({}) is not UTF-8; rename the file or folder", i, argv[i]);
+                  "argument {} ({}) is not UTF-8; rename the file or folder", i,
+                  zeno::shortened(argv[i], 200));
 }
 
 // ", did you mean --model"; empty where nothing is near.
@@ -109,8 +110,7 @@ int main(int argc, char** argv) {
     return 0;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
-    zeno::log_error("{}", mistake_in(app, error, argc > 1 ? argv[1] : ""));
-    return zeno::exit_code(zeno::ErrorKind::usage);
+    zeno::leave(zeno::exit_code(zeno::ErrorKind::usage), mistake_in(app, error, argc > 1 ? argv[1] : ""));
   } catch (...) {
     const zeno::comm::Ending ending = zeno::comm::ending_of(std::current_exception());
     zeno::leave(zeno::exit_code(ending.kind), ending.tells ? ending.text : "");

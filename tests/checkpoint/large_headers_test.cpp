@@ -175,6 +175,7 @@ TEST(LargeHeaders, HostileManifestsEndSoonWithAShortLine) {
   refused(start + R"("tensors":[["w",-1,4]])", {"rows is -1"});
   refused(start + R"("tensors":[["w",1]])", {"w", "[name, rows, cols]"});
   refused(start + "\"run\":" + std::string(1 << 20, '['), {"nested deeper"});
+  refused(start + "\"run\":\"" + std::string(1 << 20, 'x') + '"', {"\"run\" has 1048578 bytes"});
   const std::string tensors = R"("tensors":[["w",2,2]],)";
   const auto file = [](const std::string& file_name, const std::string& extents) {
     return fmt::format(

@@ -226,6 +226,8 @@ TEST(ModelConfig, RefusesMissingIllTypedAndAbsurdValues) {
   refused(Json::array(), {"array", "expected an object"});
   expect_error(ErrorKind::data, {"here", "not valid JSON"}, [] { parse_config("{\"a\":", "here"); });
   expect_error(ErrorKind::data, {"here", "not valid JSON"}, [] { parse_config("\xff\xfe", "here"); });
+  const std::string deep = "{\"ignored\":" + std::string(100'000, '[') + std::string(100'000, ']') + "}";
+  expect_error(ErrorKind::data, {"here", "nested deeper"}, [&] { parse_config(deep, "here"); });
   test::TempDir empty;
   expect_error(ErrorKind::data, {"config.json", "zeno init"}, [&] { load_config(empty.path()); });
 }

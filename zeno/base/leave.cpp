@@ -9,6 +9,7 @@
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
 #include "zeno/base/thread.h"
+#include "zeno/base/utf8.h"
 
 namespace zeno {
 namespace {
@@ -27,8 +28,10 @@ void exit_after(std::chrono::seconds longest, int exit_code) {
 }  // namespace
 
 void leave(int exit_code, std::string_view error) {
+  // A message may quote what somebody else wrote: a line is all that anybody reads.
+  constexpr size_t kLongestError = 1000;
   exit_after(std::chrono::seconds(10), exit_code);
-  if (!error.empty()) log_error("{}", error);
+  if (!error.empty()) log_error("{}", shortened(error, kLongestError));
   std::fflush(stdout);
   std::quick_exit(exit_code);
 }

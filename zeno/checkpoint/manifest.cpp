@@ -26,6 +26,7 @@ constexpr int64_t kVersion = 1;
 // The text starts with the checksum of what follows it, at fixed places, so that every byte is covered.
 constexpr std::string_view kOpening = "{\"checksum\":\"";
 constexpr size_t kDigits = 16;
+constexpr size_t kMostRunBytes = size_t(1) << 20;  // what is in it takes a few KB
 
 std::string sealed(const ordered_json& body) {
   std::string rest = "\"," + body.dump().substr(1);  // continues the object after the checksum
@@ -239,6 +240,9 @@ Manifest read_manifest_text(std::string_view text, std::string_view where) {
       manifest.files = read_files(reader);
     } else {
       manifest.run = reader.skip(key);
+      if (manifest.run.size() > kMostRunBytes)
+        reader.fail(
+            fmt::format("\"run\" has {} bytes, expected at most {}", manifest.run.size(), kMostRunBytes));
     }
   }
   reader.end();

@@ -64,7 +64,8 @@ void WeightFolder::open_shards() {
   files_.reserve(opened.size());  // StoredTensor points into it
   for (auto& [shard, position] : opened) {
     require(file_exists(folder_ / shard), ErrorKind::data,
-            "[weights] {}: names {}, which is not in the folder; download it again", index.string(), shard);
+            "[weights] {}: names {}, which is not in the folder; download it again", index.string(),
+            shortened(shard, 120));
     position = files_.size();
     files_.push_back(SafetensorsFile::open(folder_ / shard));
   }
@@ -72,7 +73,7 @@ void WeightFolder::open_shards() {
     const SafetensorsFile& file = files_[opened[shard]];
     const TensorInfo* info = file.find(name);
     require(info != nullptr, ErrorKind::data, "[weights] {}: says that {} is in {}, but it is not",
-            index.string(), name, shard);
+            index.string(), shortened(name, 120), shortened(shard, 120));
     tensors_[name] = {&file, info};
   }
 }

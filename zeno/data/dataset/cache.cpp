@@ -10,8 +10,10 @@
 
 #include "zeno/base/disk_operation.h"
 #include "zeno/base/error.h"
+#include "zeno/base/json_limits.h"
 #include "zeno/base/math.h"
 #include "zeno/base/newer_version.h"
+#include "zeno/base/utf8.h"
 
 namespace zeno::data {
 namespace {
@@ -127,9 +129,13 @@ std::string key_of(const std::string& identity) {
 }
 
 Json read_manifest(const Path& folder) {
+  constexpr uint64_t kMostBytes = uint64_t(256) << 20;  // it names every file of the data
   const Path path = folder / kManifest;
+  const std::string text = read_file(path, kMostBytes);
+  check_json_limits(text, fmt::format("[dataset] {}: damaged", path.string()),
+                    {.values = 4'000'000, .nodes = 4'000'000});
   try {
-    return Json::parse(read_file(path));
+    return Json::parse(text);
   } catch (const nlohmann::json::exception&) {
     fail(ErrorKind::data, "[dataset] {}: damaged: not JSON", path.string());
   }
@@ -263,7 +269,7 @@ CachedSamples::CachedSamples(const Path& folder, const std::string& identity) tr
     files_.push_back({file.at("path").get<std::string>(), file.at("first_document").get<int64_t>()});
   }
 } catch (const nlohmann::json::exception& error) {
-  fail(ErrorKind::data, "[dataset] {}: damaged manifest: {}", folder.string(), error.what());
+  fail(ErrorKind::data, "[dataset] {}: damaged manifest: {}", folder.string(), shortened(error.what(), 200));
 }
 
 void CachedSamples::copy(int64_t begin, std::span<int32_t> out) const {

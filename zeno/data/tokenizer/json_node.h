@@ -50,4 +50,7 @@ class JsonNode {
   int depth_;
 };
 
+// A value, short enough for one line of an error.
+std::string shown(const nlohmann::json& json);
+
 }  // namespace zeno::data::tokenizer

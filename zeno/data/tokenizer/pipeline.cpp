@@ -67,7 +67,7 @@ void Pipeline::place(int32_t id, const std::string& text, const JsonNode& node) 
   Text& entry = texts_[size_t(id)];
   require(!entry.known || entry.text == text, ErrorKind::data,
           "[tokenizer] {}: got two tokens with id {} ('{}' and '{}'), expected one", node.where(), id,
-          entry.text, text);
+          shortened(entry.text, 60), shortened(text, 60));
   entry = {text, true, entry.special, count_blanks(text)};
 }
 
@@ -80,8 +80,8 @@ void Pipeline::read_tokens(const JsonNode& root) {
       // Added tokens may be listed in the vocabulary as well; there they must have the same id.
       const auto listed = vocabulary_.ids.find(token.content);
       require(listed == vocabulary_.ids.end() || listed->second == token.id, ErrorKind::data,
-              "[tokenizer] {}: token '{}': got ids {} and {}, expected one", node.where(), token.content,
-              listed == vocabulary_.ids.end() ? 0 : listed->second, token.id);
+              "[tokenizer] {}: token '{}': got ids {} and {}, expected one", node.where(),
+              shortened(token.content, 60), listed == vocabulary_.ids.end() ? 0 : listed->second, token.id);
       place(token.id, token.content, node);
       added_ids_[token.content] = token.id;
       if (token.special) {
