@@ -190,7 +190,7 @@ TEST(Cache, ANewerOneIsNotReplaced) {
   text.replace(text.find("\"version\": 2"), 12, "\"version\": 3");
   replace_file(manifest, text);
   for (int i = 0; i < 2; ++i)
-    expect_error(ErrorKind::data, {"newer Zeno", "version 3", "at most 2", "--cache"},
+    expect_error(ErrorKind::data, {"newer Zeno", "version 3", "up to 2", "--cache"},
                  [&] { prepare_dataset(spec); });
   EXPECT_EQ(read_file(manifest), text);
 }

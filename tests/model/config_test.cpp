@@ -232,6 +232,16 @@ TEST(ModelConfig, RefusesMissingIllTypedAndAbsurdValues) {
   expect_error(ErrorKind::data, {"config.json", "zeno init"}, [&] { load_config(empty.path()); });
 }
 
+// Sizes that are possible one by one, of a model that nobody can plan.
+TEST(ModelConfig, RefusesSizesThatTogetherAreAbsurd) {
+  Json json = llama();
+  json["hidden_size"] = 1 << 18;
+  json["num_hidden_layers"] = 1 << 11;
+  json["intermediate_size"] = 1 << 20;
+  json["num_attention_heads"] = 1 << 10;
+  refused(json, {"parameters", "expected at most 1e+13"});
+}
+
 TEST(ModelConfig, TextIsKeptExceptForTheDtype) {
   const std::string text =
       "{ \"vocab_size\": 300, \"zebra\": 1,\n" + with(llama(), "dtype", "bfloat16").dump().substr(1);

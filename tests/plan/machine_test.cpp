@@ -17,7 +17,7 @@ TEST(Machine, AFileOfANewerZenoIsNeitherReadNorReplaced) {
   std::string text = read_file(file);
   text.replace(text.find("\"version\": 1"), 12, "\"version\": 2");
   replace_file(file, text);
-  const std::vector<std::string> words{"machine-cpu.json", "newer Zeno", "version 2", "at most 1"};
+  const std::vector<std::string> words{"machine-cpu.json", "newer Zeno", "version 2", "up to 1"};
   test::expect_error(ErrorKind::data, words, [&] { load_machine(file); });
   test::expect_error(ErrorKind::data, words, [&] { measured_machine(folder.path(), Device::Kind::cpu); });
   test::expect_error(ErrorKind::data, words, [&] { save_machine(named_machine("h200-1"), file); });

@@ -29,7 +29,8 @@ std::map<std::string, std::string> read_index(const Path& path) {
       if (shard.empty() || Path(shard) != Path(shard).filename() || shard == "..")
         reader.fail(fmt::format("shard is \"{}\", expected a plain file name", shortened(shard, 120)));
       if (!shards.emplace(name, shard).second) reader.fail("occurs twice");
-      if (shards.size() > kMostTensors) reader.fail(fmt::format("is one of more than {}", kMostTensors));
+      if (shards.size() > kMostTensors)
+        reader.fail(fmt::format("the index lists more than {} tensors", kMostTensors));
       reader.about("");
     }
   }

@@ -58,9 +58,7 @@ class Bpe final : public Model {
       }
     }
     if (bytes_only_) return encode_bytes(piece, out);
-    require(piece.size() <= kMaxPieceBytes, ErrorKind::data,
-            "[tokenizer] got {} bytes without a border between words, expected at most {}; cut the text",
-            piece.size(), kMaxPieceBytes);
+    check_piece(piece);
     work.symbols.clear();
     if (raw_bytes_)
       add_bytes(piece, work.symbols);

@@ -62,6 +62,12 @@ std::string JsonNode::string() const {
   return json_->get<std::string>();
 }
 
+std::string JsonNode::string_up_to(size_t bytes) const {
+  std::string text = string();
+  if (text.size() > bytes) refuse(fmt::format("{} bytes", text.size()), fmt::format("at most {}", bytes));
+  return text;
+}
+
 bool JsonNode::boolean() const {
   if (!json_->is_boolean()) refuse(shown(*json_), "true or false");
   return json_->get<bool>();
