@@ -41,13 +41,21 @@ std::string marker_name(int rank, const std::string& round) { return fmt::format
 // Says in the output folder which snapshots belong to it.
 Path id_file(const RunConfig& run) { return Path(run.out) / "peer_snapshots.id"; }
 
-// Do the snapshots of `folder` belong to the run `id`?
-bool belongs(const Path& folder, const std::string& id) {
-  return !id.empty() && file_exists(folder / kIdName) && read_file(folder / kIdName) == id;
+// Empty: there is no such file. A run that ends may remove it at any moment.
+std::string read_id(const Path& file) {
+  try {
+    return read_file(file);
+  } catch (const Error&) {
+    if (file_exists(file)) throw;
+    return {};
+  }
 }
 
-std::string id_of(const RunConfig& run) {
-  return file_exists(id_file(run)) ? read_file(id_file(run)) : std::string();
+std::string id_of(const RunConfig& run) { return read_id(id_file(run)); }
+
+// Do the snapshots of `folder` belong to the run `id`?
+bool belongs(const Path& folder, const std::string& id) {
+  return !id.empty() && read_id(folder / kIdName) == id;
 }
 
 }  // namespace
@@ -131,7 +139,7 @@ void PeerFolder::find_groups() {
   world_.exchange("unmarked");
 }
 
-// Whose run it was: what a newer Zeno left is neither used nor removed.
+// Snapshots of a newer Zeno stop the run, whichever run made them.
 void PeerFolder::refuse_newer() const {
   comm::work_together(world_, "versions of peer snapshots", [&] {
     if (!leads()) return;
