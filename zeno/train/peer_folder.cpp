@@ -41,14 +41,19 @@ std::string marker_name(int rank, const std::string& round) { return fmt::format
 // Says in the output folder which snapshots belong to it.
 Path id_file(const RunConfig& run) { return Path(run.out) / "peer_snapshots.id"; }
 
-// Empty: there is no such file. A run that ends may remove it at any moment.
-std::string read_id(const Path& file) {
+// What `read` returns, or nothing where `path` has gone: a run that ends may remove it at any moment.
+template <class Read>
+auto unless_gone(const Path& path, const Read& read) -> decltype(read()) {
   try {
-    return read_file(file);
+    return read();
   } catch (const Error&) {
-    if (file_exists(file)) throw;
+    if (path_exists(path)) throw;
     return {};
   }
+}
+
+std::string read_id(const Path& file) {
+  return unless_gone(file, [&] { return read_file(file); });
 }
 
 std::string id_of(const RunConfig& run) { return read_id(id_file(run)); }
@@ -63,7 +68,7 @@ bool belongs(const Path& folder, const std::string& id) {
 std::vector<Path> list_peer_snapshots(const RunConfig& run) {
   const Path folder = path_of(run);
   if (!belongs(folder, id_of(run))) return {};
-  return checkpoint::list_checkpoints(folder);
+  return unless_gone(folder, [&] { return checkpoint::list_checkpoints(folder); });
 }
 
 // Of one snapshot on one host.
