@@ -1,8 +1,14 @@
 #include "zeno/train/dataset_options.h"
 
+#include <algorithm>
+#include <filesystem>
+#include <span>
 #include <utility>
 
+#include "zeno/base/host.h"
 #include "zeno/base/log.h"
+#include "zeno/base/text_list.h"
+#include "zeno/checkpoint/manifest.h"
 #include "zeno/comm/joint_error.h"
 #include "zeno/train/agreement.h"
 #include "zeno/train/long_work.h"
@@ -25,11 +31,23 @@ data::DatasetSpec spec_of(const TrainConfig& config, const std::vector<std::stri
           .skip_bad_lines = config.data.skip_bad_lines};
 }
 
-// One rank of each host builds what is not there yet.
+// Of the ranks of a host that name the same files, one builds what is not in the cache. True: this one.
+bool builds(const std::vector<data::DatasetSpec>& specs, comm::World& world) {
+  std::vector<std::string> named{host_name(), boot_id()};
+  for (const data::DatasetSpec& spec : specs) {
+    named.insert(named.end(), {spec.cache.string(), spec.model.string()});
+    for (const Path& path : spec.paths) named.push_back(std::filesystem::absolute(path).string());
+  }
+  const std::string mine = pack_texts(named);
+  const std::string key = fmt::format("{:016x}", checkpoint::checksum_of(std::as_bytes(std::span(mine))));
+  const std::vector<std::string> keys = world.exchange(key, "names of data files");
+  return std::ranges::find(keys, key) - keys.begin() == world.rank();
+}
+
 void prepare_together(comm::World& world, const std::vector<data::DatasetSpec>& specs,
                       const data::BuildProgress& progress) {
   std::function<void(std::stop_token)> build;
-  if (world.local_rank() == 0) {
+  if (builds(specs, world)) {
     build = [&](const std::stop_token& stop) {
       for (const data::DatasetSpec& spec : specs) {
         data::prepare_dataset(spec, [&](const data::BuildState& state) {
