@@ -181,6 +181,22 @@ TEST(Cache, DamageIsSeenAndRepaired) {
   EXPECT_TRUE(prepare_dataset(spec));
 }
 
+TEST(Cache, AChangedByteIsSeenAndRepaired) {
+  const DatasetFolder folder;
+  const DatasetSpec spec = folder.spec({folder.write("a.jsonl", lines(20))});
+  EXPECT_TRUE(prepare_dataset(spec));
+  const Path cache = only_folder(folder.caches());
+  for (const char* name : {"tokens.bin", "learned.bin", "index.bin", "lines.bin"}) {
+    const std::string before = read_file(cache / name);
+    std::string damaged = before;
+    damaged[3] = char(damaged[3] ^ 1);
+    std::ofstream(cache / name, std::ios::binary | std::ios::trunc) << damaged;
+    EXPECT_TRUE(prepare_dataset(spec)) << name;
+    EXPECT_EQ(read_file(cache / name), before);
+  }
+  EXPECT_FALSE(prepare_dataset(spec));
+}
+
 TEST(Cache, ANewerOneIsNotReplaced) {
   const DatasetFolder folder;
   const DatasetSpec spec = folder.spec({folder.write("a.jsonl", lines(20))});

@@ -1,5 +1,7 @@
 #include "zeno/checkpoint/safetensors_folder.h"
 
+#include <set>
+
 #include "zeno/base/error.h"
 #include "zeno/base/utf8.h"
 #include "zeno/checkpoint/json_reader.h"
@@ -40,6 +42,21 @@ std::map<std::string, std::string> read_index(const Path& path) {
 }
 
 }  // namespace
+
+std::vector<Path> weight_files(const Path& folder) {
+  std::vector<Path> files{folder / kWeightsName};
+  if (file_exists(files[0])) return files;
+  files.push_back(folder / kIndexName);
+  if (!file_exists(files[1])) return files;
+  try {
+    std::set<std::string> shards;
+    for (const auto& [tensor, shard] : read_index(files[1])) shards.insert(shard);
+    for (const std::string& shard : shards) files.push_back(folder / shard);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::data) throw;
+  }
+  return files;
+}
 
 WeightFolder::WeightFolder(Path folder) : folder_(std::move(folder)) {
   if (file_exists(folder_ / kWeightsName)) {

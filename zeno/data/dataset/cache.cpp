@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -24,6 +25,7 @@ static_assert(std::endian::native == std::endian::little, "columns are little-en
 constexpr int kVersion = 2;
 constexpr const char* kManifest = "manifest.json";
 constexpr int64_t kBitsPerWord = 64;
+constexpr std::array kColumns{"tokens", "learned", "index", "lines"};
 
 uint32_t width_of(int64_t vocab_size) { return vocab_size <= 65536 ? 2 : 4; }
 int64_t words_of(int64_t bits) { return div_ceil(bits, kBitsPerWord); }
@@ -263,13 +265,28 @@ CachedSamples::CachedSamples(const Path& folder, const std::string& identity) tr
   require(starts_.front() == 0 && starts_.back() == report_.tokens, ErrorKind::data,
           "[dataset] {}: damaged: the index ends at {} of {} tokens", folder.string(), starts_.back(),
           report_.tokens);
-  for (const char* name : {"tokens", "learned", "index"})
-    checksums_ += manifest.at("columns").at(name).at("xxh3").get<std::string>();
+  for (const char* name : kColumns)
+    checksums_.push_back(manifest.at("columns").at(name).at("xxh3").get<std::string>());
   for (const Json& file : manifest.at("files")) {
     files_.push_back({file.at("path").get<std::string>(), file.at("first_document").get<int64_t>()});
   }
 } catch (const nlohmann::json::exception& error) {
   fail(ErrorKind::data, "[dataset] {}: damaged manifest: {}", folder.string(), shortened(error.what(), 200));
+}
+
+void CachedSamples::verify_small() const {
+  constexpr size_t kSmall = size_t(256) << 20;
+  size_t bytes = 0;
+  for (const MappedFile& column : mappings_) bytes += column.bytes().size();
+  if (bytes > kSmall) return;
+  for (size_t i = 0; i < mappings_.size(); ++i) {
+    const Path path = folder_ / fmt::format("{}.bin", kColumns[i]);
+    const DiskOperation waiting("reading", path);
+    const std::span<const std::byte> column = mappings_[i].bytes();
+    const std::string checksum = fmt::format("{:016x}", XXH3_64bits(column.data(), column.size()));
+    require(checksum == checksums_[i], ErrorKind::data, "[dataset] {}: damaged: got checksum {}, expected {}",
+            path.string(), checksum, checksums_[i]);
+  }
 }
 
 void CachedSamples::copy(int64_t begin, std::span<int32_t> out) const {
