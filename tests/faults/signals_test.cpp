@@ -21,6 +21,7 @@ struct Start {
   const char* name;
   std::string launcher, flags;
 };
+std::ostream& operator<<(std::ostream& out, const Start& start) { return out << start.name; }
 
 class Signals : public CliRuns, public testing::WithParamInterface<Start> {
  protected:
@@ -71,15 +72,24 @@ TEST_P(Signals, OfSlurmAtATimeLimit) {
   expect_saved(path("out"));
 }
 
+INSTANTIATE_TEST_SUITE_P(Started, Signals,
+                         testing::Values(Start{"Threads", "", "--ranks 2"},
+                                         Start{"Supervised", "", "--ranks 2 --max-restarts 2"},
+                                         Start{"Processes", mpirun(2), ""}),
+                         [](const auto& test) { return test.param.name; });
+
+// mpirun has ways of its own with these.
+using SignalsWithoutMpi = Signals;
+
 // And SIGKILL after a grace of 30 s.
-TEST_P(Signals, OfKubernetes) {
+TEST_P(SignalsWithoutMpi, OfKubernetes) {
   ASSERT_NO_FATAL_FAILURE(start(path("out")));
   send(SIGTERM);
   expect_saved(path("out"));
 }
 
 // While the clock of --save-deadline runs, saving has that time: here the disk is slow.
-TEST_P(Signals, ThatComeWhileItSaves) {
+TEST_P(SignalsWithoutMpi, ThatComeWhileItSaves) {
   if (!StallingDisk::available()) GTEST_SKIP() << "cannot mount a FUSE file system here";
   const StallingDisk disk;
   ASSERT_NO_FATAL_FAILURE(start(disk.path() / "out", " --save-deadline 60"));
@@ -93,28 +103,19 @@ TEST_P(Signals, ThatComeWhileItSaves) {
   job_.reset();  // before the disk
 }
 
-INSTANTIATE_TEST_SUITE_P(Started, Signals,
-                         testing::Values(Start{"Threads", "", "--ranks 2"},
-                                         Start{"Supervised", "", "--ranks 2 --max-restarts 2"},
-                                         Start{"Processes", mpirun(2), ""}),
-                         [](const auto& test) { return test.param.name; });
-
-// Those of a terminal, to what it has started; mpirun has ways of its own with them.
-using SignalsOfATerminal = Signals;
-
-TEST_P(SignalsOfATerminal, ToTheWholeGroup) {
+TEST_P(SignalsWithoutMpi, OfATerminalToTheWholeGroup) {
   ASSERT_NO_FATAL_FAILURE(start(path("out")));
   kill(-job_->pid(), SIGINT);
   expect_saved(path("out"));
 }
 
-TEST_P(SignalsOfATerminal, ThatIsGone) {
+TEST_P(SignalsWithoutMpi, OfATerminalThatIsGone) {
   ASSERT_NO_FATAL_FAILURE(start(path("out")));
   kill(-job_->pid(), SIGHUP);
   expect_saved(path("out"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Started, SignalsOfATerminal,
+INSTANTIATE_TEST_SUITE_P(Started, SignalsWithoutMpi,
                          testing::Values(Start{"Threads", "", "--ranks 2"},
                                          Start{"Supervised", "", "--ranks 2 --max-restarts 2"}),
                          [](const auto& test) { return test.param.name; });

@@ -86,8 +86,8 @@ TEST_F(StalledDisk, EndsRunsByName) {
     const int exit_code = jobs[i].wait(60s);
     const std::string text = text_of(path(starts[i].name));
     // Of processes, one that only waits for the other may be gone first.
-    EXPECT_TRUE(exit_code == 5 || (exit_code == 6 && !starts[i].launcher.empty())) << exit_code << "\n"
-                                                                                   << text;
+    const bool peer_first = exit_code == 6 && !starts[i].launcher.empty();
+    EXPECT_TRUE(exit_code == 5 || peer_first) << exit_code << "\n" << text;
     expect_named(starts[i].name, text);
   }
 }
