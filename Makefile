@@ -77,7 +77,7 @@ fuzz: packages
 
 bench: packages
 	$(call install,$(BENCH_PACKAGES))
-	@$(call configure,$(BUILD),-DZENO_BENCH=ON)
+	@$(call configure,$(BUILD),-DZENO_TESTS=OFF -DZENO_BENCH=ON)
 	@ninja -C $(BUILD) -j $(JOBS)
 
 sources = $(shell find zeno cli tests bench examples -name '*.h' -o -name '*.cpp' -o -name '*.cu')

@@ -10,7 +10,8 @@ namespace {
 class FullDisk : public CliRuns {
  protected:
   void SetUp() override {
-    if (run_command("unshare -m true").exit_code != 0) GTEST_SKIP() << "may not make a mount namespace";
+    if (run_command("unshare -m mount -t tmpfs none " + dir_.path().string()).exit_code != 0)
+      GTEST_SKIP() << "may not mount a file system in a namespace";
     CliRuns::SetUp();
   }
 };
@@ -23,20 +24,25 @@ size_t count(const std::string& text, const std::string& part) {
 
 TEST_F(FullDisk, MetricsOfTheTimeAreWrittenWhenThereIsRoomAgain) {
   std::filesystem::create_directory(path("out"));
-  const std::string script = path("full.sh"), out = path("out");
+  const std::string script = path("full.sh"), out = path("out"), said = path("said");
   std::ofstream(script)
-      << "mount -t tmpfs -o size=24m none " << out << "\n"
-      << train_on_cpu("out", " --seq-len 256 --micro-batch 1 --steps 1000000 &\n") << "P=$!\n"
+      << "mount -t tmpfs -o size=24m none " << out << " || exit\n"
+      << train_on_cpu("out", " --seq-len 256 --micro-batch 1 --steps 1000000") << " >" << said << " 2>&1 &\n"
+      << "P=$!\n"
       << "lines() { wc -l < " << out << "/metrics.jsonl 2>/dev/null || echo 0; }\n"
-      << "waits() { for i in $(seq 600); do [ $(lines) -gt $1 ] && return; sleep 0.05; done; }\n"
+      << "waits() { for i in $(seq 1200); do [ $(lines) -gt $1 ] && return; sleep 0.05; done; }\n"
       << "waits 20\n"
       << "dd if=/dev/zero of=" << out << "/fill bs=64k 2>/dev/null\n"
-      << "for i in $(seq 100); do echo >> " << out << "/fill || break; done 2>/dev/null\n"
-      << "sleep 1; N=$(lines); sleep 0.2; [ $(lines) = $N ] || echo the disk was not full\n"
+      << "for i in $(seq 100); do echo >> " << out
+      << "/fill || break; done 2>/dev/null\n"
+      // Each file still has the rest of its last page.
+      << "for i in $(seq 1200); do [ $(grep -c 'training continues' " << said
+      << ") = 3 ] && break; sleep 0.05; done\n"
+      << "N=$(lines); sleep 0.2; [ $(lines) = $N ] || echo the disk was not full\n"
       << "rm " << out << "/fill; waits $((N + 20))\n"
       << "kill -TERM $P; wait $P; echo ended with $?\n"
-      << "cp " << out << "/metrics.* " << path("") << "\n";
-  const CommandResult run = run_command("timeout 120 unshare -m sh " + script);
+      << "cat " << said << "; cp " << out << "/metrics.* " << path("") << "\n";
+  const CommandResult run = run_command("timeout 300 unshare -m sh " + script);
   EXPECT_EQ(count(run.output, "ended with 0"), 1u) << run.output;
   EXPECT_EQ(count(run.output, "the disk was not full"), 0u) << run.output;
   EXPECT_EQ(count(run.output,

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
 #include <optional>
 
 #include "tests/faults/stalling.h"
@@ -17,33 +18,40 @@ using namespace std::chrono_literals;
 
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
-class StalledDisk : public CliRuns {
+class LostRun : public CliRuns {
  protected:
-  void SetUp() override {
-    if (!StallingDisk::available()) GTEST_SKIP() << "mounting a FUSE file system takes root and /dev/fuse";
-    CliRuns::SetUp();
-    disk_.emplace();
-  }
   std::string train(const std::string& more) const {
     return kZeno + " train --model " + path("model") + " --data generated --device cpu --seq-len 32" +
            (has(more, "--steps") ? "" : " --steps 1000000") + plain_flags(more) + more;
   }
+};
+
+class StalledDisk : public LostRun {
+ protected:
+  void SetUp() override {
+    if (!StallingDisk::available()) GTEST_SKIP() << "cannot mount a FUSE file system here";
+    LostRun::SetUp();
+    disk_.emplace();
+  }
   std::string on_disk(const std::string& name) const { return (disk_->path() / name).string(); }
   std::string said() const { return text_of(path("said")); }
 
-  // Once `log`, which must not be on the disk, has a few lines.
-  void stop_after_steps(Job& job, const std::string& log,
-                        void (StallingDisk::*stop)() const = &StallingDisk::stop) const {
+  // Until `log`, which must not be on the disk, has a few lines.
+  static void wait_for_steps(Job& job, const std::string& log) {
     const auto steps = [&] {
       const std::string text = text_of(log);
       return std::ranges::count(text, '\n');
     };
     for (int tries = 0; tries < 6000 && steps() < 5 && !job.ended(); ++tries)
       std::this_thread::sleep_for(5ms);
+  }
+  void stop_after_steps(Job& job, const std::string& log,
+                        void (StallingDisk::*stop)() const = &StallingDisk::stop) const {
+    wait_for_steps(job, log);
     ((*disk_).*stop)();
   }
-  void expect_named(const std::string& folder) const {
-    const std::string text = said();
+  void expect_named(const std::string& folder) const { expect_named(folder, said()); }
+  void expect_named(const std::string& folder, const std::string& text) const {
     const size_t error = text.find("error: [disk] ");
     ASSERT_NE(error, std::string::npos) << text;
     const std::string line = text.substr(error, text.find('\n', error) - error);
@@ -53,32 +61,36 @@ class StalledDisk : public CliRuns {
   std::optional<StallingDisk> disk_;
 };
 
-struct Start {
-  const char* name;
-  std::string launcher, flags;
-};
-class StalledOutput : public StalledDisk, public testing::WithParamInterface<Start> {};
-
-TEST_P(StalledOutput, EndsTheRunByName) {
-  Job job(
-      GetParam().launcher + train(" --save-every 1000000 --out " + on_disk("out") + " " + GetParam().flags),
-      path("said"));
-  stop_after_steps(job, (disk_->files() / "out/metrics.jsonl").string());
-  const int exit_code = job.wait(60s);
-  // Of processes, one that only waits for the other may be gone first.
-  const bool peer_first = exit_code == 6 && has(GetParam().launcher, "mpirun");
-  EXPECT_TRUE(exit_code == 5 || peer_first) << exit_code << "\n" << said();
-  expect_named("out");
+// All at once: they mostly wait.
+TEST_F(StalledDisk, EndsRunsByName) {
+  struct Start {
+    const char* name;
+    std::string launcher, flags;
+  };
+  const Start starts[] = {{"threads", "", "--ranks 4 --disk-deadline 1"},
+                          // The others notice first that rank 0 does not come.
+                          {"threads-with-a-deadline", "", "--ranks 4 --deadline 2"},
+                          {"processes", mpirun(2), "--disk-deadline 1"},
+                          {"processes-with-a-deadline", mpirun(2), "--deadline 2"},
+                          {"supervised", "", "--ranks 2 --disk-deadline 1 --max-restarts 2"}};
+  std::deque<Job> jobs;
+  for (const Start& start : starts)
+    jobs.emplace_back(
+        start.launcher + train(" --save-every 1000000 --out " + on_disk(start.name) + " " + start.flags),
+        path(start.name));
+  for (size_t i = 0; i < jobs.size(); ++i)
+    wait_for_steps(jobs[i], (disk_->files() / starts[i].name / "metrics.jsonl").string());
+  disk_->stop();
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    SCOPED_TRACE(starts[i].name);
+    const int exit_code = jobs[i].wait(60s);
+    const std::string text = text_of(path(starts[i].name));
+    // Of processes, one that only waits for the other may be gone first.
+    const bool peer_first = exit_code == 6 && !starts[i].launcher.empty();
+    EXPECT_TRUE(exit_code == 5 || peer_first) << exit_code << "\n" << text;
+    expect_named(starts[i].name, text);
+  }
 }
-INSTANTIATE_TEST_SUITE_P(Started, StalledOutput,
-                         testing::Values(Start{"Threads", "", "--ranks 4 --disk-deadline 1"},
-                                         // The others notice first that rank 0 does not come.
-                                         Start{"ThreadsWithADeadline", "", "--ranks 4 --deadline 2"},
-                                         Start{"Processes", mpirun(2), "--disk-deadline 1"},
-                                         Start{"ProcessesWithADeadline", mpirun(2), "--deadline 2"},
-                                         Start{"Supervised", "",
-                                               "--ranks 2 --disk-deadline 1 --max-restarts 2"}),
-                         [](const auto& test) { return test.param.name; });
 
 // Written by a thread of its own, while training goes on.
 TEST_F(StalledDisk, ACheckpointThatHangsEndsTheRunByName) {
@@ -138,7 +150,7 @@ TEST_F(StalledDisk, ALogThatHangsDoesNotHoldUpTheEnd) {
 
 // Launchers have been seen to end with 0 after their ranks died. What an earlier run, or an evaluation of
 // this one, has left in --out proves nothing.
-TEST_F(StalledDisk, NoResultIsNoSuccess) {
+TEST_F(LostRun, NoResultIsNoSuccess) {
   const std::string lost = " --out " + path("out") + " --launcher \"sh -c true\" --save-every 2 ";
   for (const bool former : {false, true}) {
     if (former) expect_ok(train(" --steps 3 --out " + path("out")));
@@ -149,7 +161,7 @@ TEST_F(StalledDisk, NoResultIsNoSuccess) {
 }
 
 // For scripts of one's own around a launcher.
-TEST_F(StalledDisk, TheDoneFileIsThereWhenEverythingIsSaved) {
+TEST_F(LostRun, TheDoneFileIsThereWhenEverythingIsSaved) {
   const std::string done = " --done-file " + path("done") + " --out " + path("out");
   std::ofstream(path("done")) << "an earlier run's";
   EXPECT_NE(run_command(train(" --steps 3 --resume " + path("nowhere") + done)).exit_code, 0);

@@ -1,4 +1,5 @@
-// A disk that stops answering when a test says so (stalling_disk.cpp), and goes on when it says that.
+// A disk that stops answering or becomes read-only when a test says so (stalling_disk.cpp), and goes on when
+// it says that.
 #pragma once
 
 #include <signal.h>
@@ -20,8 +21,15 @@ namespace zeno::test {
 
 class StallingDisk {
  public:
-  // Only root may mount.
-  static bool available() { return geteuid() == 0 && access("/dev/fuse", R_OK | W_OK) == 0; }
+  // Containers may keep FUSE, or any mounting, from root too.
+  static bool available() {
+    try {
+      const StallingDisk tried;
+      return true;
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
 
   StallingDisk() {
     std::filesystem::create_directories(dir_.path() / "files");
@@ -32,16 +40,17 @@ class StallingDisk {
       execl(STALLING_DISK, STALLING_DISK, (dir_.path() / "files").c_str(), path().c_str(), nullptr);
       _exit(127);
     }
-    for (int tries = 0; tries < 2000 && !mounted(); ++tries)
+    const auto gave_up = [this] { return waitpid(pid_, nullptr, WNOHANG) == pid_; };
+    for (int tries = 0; tries < 4000 && !mounted(); ++tries) {
+      if (gave_up()) throw std::runtime_error("cannot mount a FUSE file system");
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    if (!mounted()) throw std::runtime_error("cannot mount a FUSE file system");
+    }
+    if (mounted()) return;
+    end();
+    throw std::runtime_error("a FUSE file system does not come up");
   }
   // Calls that still hang fail.
-  ~StallingDisk() {
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-    umount2(path().c_str(), MNT_DETACH);
-  }
+  ~StallingDisk() { end(); }
   StallingDisk(const StallingDisk&) = delete;
   StallingDisk& operator=(const StallingDisk&) = delete;
 
@@ -56,9 +65,16 @@ class StallingDisk {
   }
   // The next call hangs so that the kernel does not let its thread go, killed or not.
   void stop_hard() const { kill(pid_, SIGUSR2); }
+  // Calls that change something fail with EROFS.
+  void become_read_only() const { kill(pid_, SIGHUP); }
   void go_on() const { kill(pid_, SIGCONT); }
 
  private:
+  void end() const {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    umount2(path().c_str(), MNT_DETACH);
+  }
   bool mounted() const {
     constexpr long kFuse = 0x65735546;
     struct statfs info;

@@ -1,7 +1,9 @@
-// A disk for tests that can stop answering: a FUSE file system that shows the files of another folder. After
-// SIGUSR1 every call on it hangs, as with a dead server: the kernel still lets processes be killed in them.
-// After SIGUSR2 one call hangs in a way in which they cannot, as with a dead drive. After SIGCONT calls
-// return; when the process is killed, they fail.
+// A disk for tests that can stop answering or become read-only: a FUSE file system that shows the files of
+// another folder. After SIGUSR1 every call on it hangs, as with a dead server: the kernel still lets
+// processes be killed in them. After SIGUSR2 one call hangs in a way in which they cannot, as with a dead
+// drive. After SIGHUP calls that change something fail with EROFS, also on files that are open, as when a
+// system has found errors on a drive. After SIGCONT all is well again; when the process is killed, calls
+// fail.
 //   stalling_disk SOURCE MOUNT
 #define FUSE_USE_VERSION 31
 #include <dirent.h>
@@ -21,8 +23,15 @@ namespace {
 
 std::string source;
 
+volatile sig_atomic_t wish = 0, read_only = 0;
+
 std::string below(const char* path) { return source + path; }
 int outcome(int result) { return result < 0 ? -errno : 0; }
+// Of a call that changes something.
+template <class Call>
+int change(const Call& call) {
+  return read_only ? -EROFS : outcome(call());
+}
 
 int get_attributes(const char* path, struct stat* info, fuse_file_info*) {
   return outcome(::lstat(below(path).c_str(), info));
@@ -41,9 +50,11 @@ int take(int fd, fuse_file_info* file) {
   return 0;
 }
 int open_file(const char* path, fuse_file_info* file) {
+  if (read_only && (file->flags & (O_ACCMODE | O_TRUNC)) != O_RDONLY) return -EROFS;
   return take(::open(below(path).c_str(), file->flags & ~O_DIRECT), file);
 }
 int create_file(const char* path, mode_t mode, fuse_file_info* file) {
+  if (read_only) return -EROFS;
   return take(::open(below(path).c_str(), (file->flags & ~O_DIRECT) | O_CREAT, mode), file);
 }
 int read_file(const char*, char* data, size_t bytes, off_t offset, fuse_file_info* file) {
@@ -51,31 +62,40 @@ int read_file(const char*, char* data, size_t bytes, off_t offset, fuse_file_inf
   return n < 0 ? -errno : int(n);
 }
 int write_file(const char*, const char* data, size_t bytes, off_t offset, fuse_file_info* file) {
+  if (read_only) return -EROFS;
   const ssize_t n = ::pwrite(int(file->fh), data, bytes, offset);
   return n < 0 ? -errno : int(n);
 }
 int release(const char*, fuse_file_info* file) { return outcome(::close(int(file->fh))); }
 int sync_file(const char*, int, fuse_file_info* file) { return outcome(::fsync(int(file->fh))); }
 int resize(const char* path, off_t bytes, fuse_file_info*) {
-  return outcome(::truncate(below(path).c_str(), bytes));
+  return change([&] { return ::truncate(below(path).c_str(), bytes); });
 }
-int remove_file(const char* path) { return outcome(::unlink(below(path).c_str())); }
-int make_folder(const char* path, mode_t mode) { return outcome(::mkdir(below(path).c_str(), mode)); }
-int remove_folder(const char* path) { return outcome(::rmdir(below(path).c_str())); }
+int remove_file(const char* path) {
+  return change([&] { return ::unlink(below(path).c_str()); });
+}
+int make_folder(const char* path, mode_t mode) {
+  return change([&] { return ::mkdir(below(path).c_str(), mode); });
+}
+int remove_folder(const char* path) {
+  return change([&] { return ::rmdir(below(path).c_str()); });
+}
 int rename_file(const char* from, const char* to, unsigned flags) {
-  return flags != 0 ? -EINVAL : outcome(::rename(below(from).c_str(), below(to).c_str()));
+  if (flags != 0) return -EINVAL;
+  return change([&] { return ::rename(below(from).c_str(), below(to).c_str()); });
 }
 int tell_room(const char* path, struct statvfs* info) {
   return outcome(::statvfs(below(path).c_str(), info));
 }
-
-volatile sig_atomic_t wish = 0;
 
 void wait_for_wishes() {
   struct sigaction action {};
   action.sa_handler = [](int signal) { wish = signal; };  // and the read of the next call is interrupted
   sigaction(SIGUSR1, &action, nullptr);
   sigaction(SIGUSR2, &action, nullptr);
+  action.sa_handler = [](int signal) { read_only = signal == SIGHUP; };
+  sigaction(SIGHUP, &action, nullptr);
+  sigaction(SIGCONT, &action, nullptr);
 }
 
 void stop_if(int wished) {

@@ -66,13 +66,13 @@ class Job {
   }
 
  private:
-  // It has ended, but for a thread whose transfer the kernel does not take back: for two seconds now.
+  // It has ended, but for a thread whose transfer the kernel does not take back: for half a second now.
   bool is_held() {
     const train::ProcessStat stat = train::stat_of(pid_);
     const auto now = std::chrono::steady_clock::now();
     if (!stat.ended) zombie_since_ = now;
     status_ = stat.exit_status;
-    return now - zombie_since_ > std::chrono::seconds(2);
+    return now - zombie_since_ > std::chrono::milliseconds(500);
   }
 
   pid_t pid_;

@@ -1,7 +1,8 @@
-// Losses and weights of small runs, recorded before the ranks of a job became a mesh
-// (golden/recorded_bits.txt): whatever is rebuilt around the step, its bits stay. A line of the file is an
-// instruction set of the CPU, a case, the hash of its losses and norms, and weights_hash. A set without lines
-// is not checked; what it gives is printed, ready to be added.
+// Losses and weights of small runs, recorded at commit 70a71b8 (golden/recorded_bits.txt); refactoring must
+// not change them. A line of the file is an instruction set of the CPU, a case, the hash of its losses and
+// norms, and weights_hash. The bits depend on the functions of libm that the step calls (pow, sin and cos of
+// rotary embeddings, log): they are those of Debian 12, where CI runs. An instruction set without lines is
+// not checked; its lines are printed, ready to be added.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -99,9 +100,11 @@ std::map<std::string, std::map<std::string, std::string>> read_records() {
 
 TEST(RecordedBits, AreThoseOfToday) {
   const auto records = read_records();
+  std::string not_recorded;
   on_every_target([&](int64_t set) {
     const std::string target = hwy::TargetName(set);
     const auto found = records.find(target);
+    if (found == records.end()) not_recorded += " " + target;
     for (const Recorded& each : recorded_cases()) {
       const RunResult run = test::run_threads(each.spec);
       std::ostringstream line;
@@ -113,6 +116,7 @@ TEST(RecordedBits, AreThoseOfToday) {
       }
     }
   });
+  if (!not_recorded.empty() && !HasFailure()) GTEST_SKIP() << "no bits are recorded for" << not_recorded;
 }
 
 }  // namespace
