@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "zeno/base/error.h"
-
 #include "zeno/base/json_limits.h"
 
 namespace zeno::data::tokenizer {
@@ -18,8 +17,6 @@ constexpr uint64_t kMaxFileBytes = uint64_t(128) << 20;
 constexpr JsonLimits kJsonLimits{
     .depth = 100, .values = 4'000'000, .nodes = 4'000'000, .keys = size_t(kMaxId) + 1};
 constexpr size_t kMaxTokenBytes = 4096;  // of one token, or of what a normalizer writes at once
-// Where BPE finds no border it works on the whole piece, in 44 bytes for each of its bytes.
-constexpr size_t kMaxTokenBytes = 4096;             // of one token, or of what a normalizer writes at once
 // Of a token that is looked for at each place of a text: each place may cost as many steps. The longest real
 // ones are a few hundred bytes long.
 constexpr size_t kMaxMatchedBytes = 512;
