@@ -11,6 +11,7 @@
 #include "cli/prompts.h"
 #include "cli/text_stream.h"
 #include "zeno/base/error.h"
+#include "zeno/base/json_limits.h"
 #include "zeno/base/log.h"
 #include "zeno/base/python_json.h"
 #include "zeno/model/adapter_weights.h"
@@ -42,7 +43,9 @@ model::SamplingOptions sampling_of(const GenerateFlags& flags) {
   bool choose = flags.temperature || flags.top_p || flags.top_k || flags.min_p;
   const Path path = Path(flags.model) / "generation_config.json";
   if (file_exists(path)) {
-    const Json json = Json::parse(quote_special_numbers(read_file(path, 1 << 20)), nullptr, false);
+    const std::string text = read_file(path, 1 << 20);
+    check_json_limits(text, fmt::format("[generate] {}", path.string()));
+    const Json json = Json::parse(quote_special_numbers(text), nullptr, false);
     const auto read = [&](const char* key, auto& value) {
       if (json.is_object() && json.contains(key) && json[key].is_number()) json[key].get_to(value);
     };

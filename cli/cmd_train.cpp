@@ -2,8 +2,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -13,6 +13,7 @@
 #include "zeno/base/disk_watch.h"
 #include "zeno/base/error.h"
 #include "zeno/base/host.h"
+#include "zeno/base/leave.h"
 #include "zeno/base/log.h"
 #include "zeno/checkpoint/checkpoint.h"
 #include "zeno/comm/world.h"
@@ -84,13 +85,15 @@ void check_supervised(const train::RunConfig& run) {
 // What a run has left in its output folder, or in memory.
 train::Supervisor::Output output_of(const train::RunConfig& run, const Path& done) {
   train::Supervisor::Output output;
+  if (run.max_restarts > 0) {
+    if (const auto newest = checkpoint::open_latest(train::checkpoints_of(run)))
+      output.newest_step = newest->manifest().step;
+    for (const Path& path : train::list_peer_snapshots(run))
+      output.newest_step = std::max(output.newest_step, checkpoint::step_of(path.filename().string()));
+  }
   output.done = file_exists(done);
+  // Last: this is asked again when any of it fails, and the file is the proof.
   if (output.done) remove_file(done);
-  if (run.max_restarts == 0) return output;
-  if (const auto newest = checkpoint::open_latest(train::checkpoints_of(run)))
-    output.newest_step = newest->manifest().step;
-  for (const Path& path : train::list_peer_snapshots(run))
-    output.newest_step = std::max(output.newest_step, checkpoint::step_of(path.filename().string()));
   return output;
 }
 
@@ -122,6 +125,7 @@ int supervise(const RunFlags& flags, const train::ParsedConfig& parsed) {
       .disk_deadline = std::chrono::milliseconds(int64_t(run.disk_deadline_s * 1000)),
   });
   const int code = supervisor.run();
+  const DiskWatch watch;
   if (code == 0 && !run.done_file.empty()) replace_file(run.done_file, "");
   return code;
 }
@@ -154,15 +158,20 @@ void add_train(CLI::App& app) {
   command->footer(kExamples);
   command->callback([flags, print_only] {
     set_log_rank(comm::launch_info().rank);  // one process of many: rank 0 speaks for all
+    // Whoever read what is said may be gone (| tee, a lost terminal): training, and above all saving, goes
+    // on.
+    std::signal(SIGPIPE, SIG_IGN);
     // Ranks have deadlines of their own, and a supervisor can have no threads.
     std::optional<DiskWatch> watch(std::in_place);
     const train::ParsedConfig parsed = flags->parse();
     if (*print_only) return print_effective(parsed);
     const train::RunConfig& run = parsed.config.run;
+    // Of an earlier run: whatever fails from here on, it must not be there.
+    if (!run.done_file.empty() && comm::launch_info().rank == 0) remove_file(run.done_file);
     const bool supervised = run.max_restarts > 0 || !run.launcher.empty();
     if (supervised) check_supervised(run);
     watch.reset();
-    if (supervised) std::exit(supervise(*flags, parsed));
+    if (supervised) leave(supervise(*flags, parsed));
     train::train(parsed);
   });
 }

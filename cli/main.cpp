@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <optional>
 
 #include "cli/commands.h"
@@ -15,7 +16,7 @@
 #include "zeno/base/leave.h"
 #include "zeno/base/log.h"
 #include "zeno/base/utf8.h"
-#include "zeno/comm/joint_error.h"
+#include "zeno/comm/failure.h"
 #include "zeno/train/config_keys.h"
 
 namespace {
@@ -32,7 +33,8 @@ void allow_many_open_files() {
 void require_utf8(int argc, char** argv) {
   for (int i = 1; i < argc; ++i)
     zeno::require(zeno::is_valid_utf8(argv[i]), zeno::ErrorKind::usage,
-                  "argument {} ({}) is not UTF-8; rename the file or folder", i, argv[i]);
+                  "argument {} ({}) is not UTF-8; rename the file or folder", i,
+                  zeno::shortened(argv[i], 200));
 }
 
 // ", did you mean --model"; empty where nothing is near.
@@ -60,9 +62,10 @@ std::string mistake_in(const CLI::App& app, const CLI::ParseError& error, const 
   }
   std::string text = error.what();
   if (error.get_exit_code() == int(CLI::ExitCodes::ExtrasError) && !unknown.empty())
-    text = fmt::format("unknown flag {}{}", unknown, near);
+    text = fmt::format("unknown flag {}{}", zeno::shortened(unknown, 60), near);
   if (app.get_subcommands().empty() && !first.empty()) {
-    text = fmt::format("unknown {} {}", first.starts_with('-') ? "flag" : "command", first);
+    text =
+        fmt::format("unknown {} {}", first.starts_with('-') ? "flag" : "command", zeno::shortened(first, 60));
     for (const CLI::App* known : app.get_subcommands({})) {
       if (zeno::train::edit_distance(known->get_name(), first) <= 2)
         text += fmt::format(", did you mean {}", known->get_name());
@@ -107,13 +110,9 @@ int main(int argc, char** argv) {
     return 0;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
-    zeno::log_error("{}", mistake_in(app, error, argc > 1 ? argv[1] : ""));
-    return zeno::exit_code(zeno::ErrorKind::usage);
-  } catch (const zeno::comm::JointError& error) {
-    zeno::leave(zeno::exit_code(error.kind()), error.tells() ? error.what() : "");
-  } catch (const zeno::Error& error) {
-    zeno::leave(zeno::exit_code(error.kind()), error.what());
-  } catch (const std::exception& error) {
-    zeno::leave(zeno::exit_code(zeno::ErrorKind::internal), fmt::format("internal: {}", error.what()));
+    zeno::leave(zeno::exit_code(zeno::ErrorKind::usage), mistake_in(app, error, argc > 1 ? argv[1] : ""));
+  } catch (...) {
+    const zeno::comm::Ending ending = zeno::comm::ending_of(std::current_exception());
+    zeno::leave(zeno::exit_code(ending.kind), ending.tells ? ending.text : "");
   }
 }

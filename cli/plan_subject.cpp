@@ -4,6 +4,8 @@
 
 #include "zeno/base/error.h"
 #include "zeno/base/quantity.h"
+#include "zeno/base/utf8.h"
+#include "zeno/model/family.h"
 #include "zeno/plan/estimate.h"
 
 namespace zeno::cli {
@@ -16,11 +18,10 @@ model::ModelConfig described_model(model::InitOptions options, bool positions_gi
 }
 
 double checked_params(const std::string& text) {
-  constexpr double kMost = 1e15;
   const std::optional<double> params = parse_count(text);
-  require(params && *params >= 1 && *params <= kMost, ErrorKind::usage,
-          "[plan] --params: got '{}', expected a number of parameters up to 1e15, such as 7.5e9 or 7.5B",
-          text);
+  require(params && *params >= 1 && *params <= model::kMaxParameters, ErrorKind::usage,
+          "[plan] --params: got '{}', expected a number of parameters up to {:.0g}, such as 7.5e9 or 7.5B",
+          shortened(text, 40), model::kMaxParameters);
   return *params;
 }
 

@@ -6,21 +6,34 @@
 #include "zeno/base/error.h"
 #include "zeno/data/chat/chat_date.h"
 #include "zeno/data/chat/special_guard.h"
+#include "zeno/data/parse_json.h"
 
 namespace zeno::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using data::Json;
+
+// More than any context holds, in whatever language; tokens take many times their bytes while they are made.
+constexpr size_t kMaxPromptBytes = size_t(16) << 20;
+constexpr uint64_t kMaxFileBytes = uint64_t(128) << 20;
+
+void check_length(const std::string& text) {
+  require(text.size() <= kMaxPromptBytes, ErrorKind::data,
+          "[generate] got a prompt of {} bytes, expected at most {}; shorten it", text.size(),
+          kMaxPromptBytes);
+}
+
+Json parse_object(const std::string& line, const std::string& where) {
+  try {
+    return data::parse_json(line);
+  } catch (const Error& error) {
+    fail(ErrorKind::data, "[generate] {}: {}", where, error.what());
+  }
+}
 
 Prompt parse_line(const std::string& line, const std::string& where) {
   if (!line.starts_with('{')) return {line, nullptr};
-  Json json;
-  try {
-    json = Json::parse(line);
-  } catch (const Json::exception& error) {
-    fail(ErrorKind::data, "[generate] {}: not valid JSON: {}", where,
-         std::string_view(error.what()).substr(0, 200));
-  }
+  const Json json = parse_object(line, where);
   if (json.contains("messages") && json["messages"].is_array()) return {{}, json["messages"]};
   require(json.contains("prompt") && json["prompt"].is_string(), ErrorKind::data,
           "[generate] {}: has neither \"prompt\" (a text) nor \"messages\" (a list)", where);
@@ -31,7 +44,7 @@ Prompt parse_line(const std::string& line, const std::string& where) {
 
 std::vector<Prompt> read_prompts(const Path& file) {
   require(file_exists(file), ErrorKind::data, "[generate] {}: no such file; check the path", file.string());
-  std::istringstream lines(read_file(file));
+  std::istringstream lines(read_file(file, kMaxFileBytes));
   std::vector<Prompt> prompts;
   int64_t number = 0;
   for (std::string line; std::getline(lines, line);) {
@@ -64,8 +77,10 @@ std::vector<int32_t> PromptEncoder::encode(const Prompt& prompt) {
     // As in training: what a user writes is text, whatever it says.
     const data::RenderedChat chat = template_->render_prompt(
         prompt.messages, nullptr, {.add_generation_prompt = true, .extra = extra_, .now = now_});
+    check_length(chat.text);
     return data::encode_in_pieces(tokenizer_, chat.text, data::SpecialGuard(tokenizer_).cuts(chat)).ids;
   }
+  check_length(prompt.text);
   std::vector<int32_t> tokens = tokenizer_.encode(prompt.text, {.add_special = true, .parse_special = true});
   // Nothing to continue: start a document.
   if (tokens.empty() && tokenizer_.bos()) tokens.push_back(*tokenizer_.bos());

@@ -18,6 +18,12 @@ TEST(PythonJson, SpecialNumbersBecomeStringsAndComeBack) {
             "{\"x\\\"\": \"python:NaN\", \"y\": \"NaN\"}");
 }
 
+TEST(PythonJson, ManyOfThemTakeLinearTime) {
+  std::string many = "[";
+  for (int i = 0; i < 300'000; ++i) many += "NaN,-Infinity,";
+  EXPECT_EQ(unquote_special_numbers(quote_special_numbers(many)), many);
+}
+
 // Broken text stays broken, and ends.
 TEST(PythonJson, TakesAnyText) {
   for (const char* text : {"\"", "\\", "\"\\", "Infinit", "\"NaN", "NaN\\"})

@@ -40,7 +40,9 @@ TEST(Quantity, SizesNeedAUnit) {
   EXPECT_EQ(parse_bytes("1.5TB"), 1.5e12);
   EXPECT_EQ(parse_bytes("1TiB"), 1024.0 * 1024 * 1024 * 1024);
   EXPECT_EQ(parse_bytes("512B"), 512);
-  for (const char* bad : {"", "80", "80G", "GB", "-1GB", "0GB", "80iB", "80GBs", "infGB"})
+  EXPECT_EQ(parse_bytes("1000000TiB"), 1e6 * 1024 * 1024 * 1024 * 1024);
+  for (const char* bad : {"", "80", "80G", "GB", "-1GB", "0GB", "80iB", "80GBs", "infGB", "1e30TB", "1e300B",
+                          "1048577TiB", "1e-30TB", "0.5B"})
     EXPECT_FALSE(parse_bytes(bad)) << bad;
 }
 

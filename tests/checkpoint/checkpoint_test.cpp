@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tests/support/expect_error.h"
+#include "tests/support/sealed_manifest.h"
 #include "tests/support/temp_dir.h"
 #include "zeno/base/newer_version.h"
 #include "zeno/checkpoint/state_file.h"
@@ -17,6 +18,7 @@ namespace zeno::checkpoint {
 namespace {
 
 using test::expect_error;
+using test::sealed_manifest;
 using test::TempDir;
 
 // Two states of two tensors; value i of a tensor is i + 1000 · tensor + 10000 · state.
@@ -235,7 +237,7 @@ TEST(Checkpoint, AManifestThatDoesNotCoverTheStateIsRefused) {
   expect_error(ErrorKind::data, {"master of a.weight", "each once"},
                [&] { parse_manifest(format_manifest(twice), "m"); });
   manifest.files[0].extents[0].tensor = 9;
-  expect_error(ErrorKind::data, {"no known state or tensor"},
+  expect_error(ErrorKind::data, {"outside the listed states and tensors"},
                [&] { parse_manifest(format_manifest(manifest), "m"); });
 }
 
@@ -329,16 +331,17 @@ TEST(Checkpoint, TheLatestIsTheNewestWholeOne) {
 TEST(Checkpoint, WhatANewerZenoWroteStaysAndIsNotPassedOver) {
   const TempDir dir;
   for (int64_t step : {10, 20, 30, 40, 50}) write_checkpoint(dir.path(), step, 1);
-  for (int64_t step : {10, 30}) {
-    std::ofstream(dir.path() / checkpoint_name(step) / kManifestName)
-        << R"({"checksum":"0123456789abcdef","version":2,"all else":["is",{"different":null}]})";
-  }
+  const auto write = [&](int64_t step, const std::string& text) {
+    std::ofstream(dir.path() / checkpoint_name(step) / kManifestName) << text;
+  };
+  write(10, R"({"seal":"0123456789abcdef","version":123456789012345678901234567890,"all else":null})");
+  write(30, sealed_manifest(R"("version":2,"all else":["is",{"different":null}])"));
   const Path newer = dir.path() / checkpoint_name(30);
   EXPECT_TRUE(is_newer(newer));
   EXPECT_FALSE(is_newer(dir.path() / checkpoint_name(20)));
   EXPECT_FALSE(is_newer(dir.path()));
   const auto refused = [](const auto& body) {
-    expect_error(ErrorKind::data, {"manifest.json", "newer Zeno", "version 2", "at most 1"}, body);
+    expect_error(ErrorKind::data, {"manifest.json", "newer Zeno", "version 2", "up to 1"}, body);
     EXPECT_THROW(body(), NewerVersion);
   };
   refused([&] { Checkpoint::open(newer); });
@@ -350,6 +353,26 @@ TEST(Checkpoint, WhatANewerZenoWroteStaysAndIsNotPassedOver) {
             (std::vector<std::string>{checkpoint_name(10), checkpoint_name(30), checkpoint_name(50)}));
   remove_checkpoint(dir.path() / checkpoint_name(50));
   refused([&] { open_latest(dir.path()); });
+}
+
+// One flipped bit makes another digit of the version, and no newer Zeno.
+TEST(Checkpoint, DamageIsNoNewerVersion) {
+  for (const char digit : {'3', '5', '9'}) {
+    const TempDir dir;
+    for (int64_t step : {10, 20}) write_checkpoint(dir.path(), step, 1);
+    const Path path = dir.path() / checkpoint_name(20);
+    std::string text = read_file(path / kManifestName);
+    const size_t version = text.find("\"version\":1,");
+    ASSERT_NE(version, std::string::npos);
+    text[version + 10] = digit;
+    replace_file(path / kManifestName, text);
+    EXPECT_FALSE(is_newer(path));
+    expect_error(ErrorKind::data, {"manifest.json", "damaged: got checksum"},
+                 [&] { Checkpoint::open(path); });
+    EXPECT_EQ(open_latest(dir.path()).value().manifest().step, 10);
+    remove_checkpoint(path);
+    EXPECT_FALSE(folder_exists(path));
+  }
 }
 
 TEST(Checkpoint, RetentionKeepsTheLastEveryNthAndTheBest) {

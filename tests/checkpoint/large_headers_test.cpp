@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "tests/support/expect_error.h"
+#include "tests/support/sealed_manifest.h"
 #include "tests/support/temp_dir.h"
 #include "zeno/checkpoint/checkpoint.h"
+#include "zeno/checkpoint/safetensors_folder.h"
 #include "zeno/checkpoint/safetensors_writer.h"
 #include "zeno/checkpoint/state_file.h"
 
@@ -16,6 +18,7 @@ namespace zeno::checkpoint {
 namespace {
 
 using test::expect_error;
+using test::sealed_manifest;
 using test::TempDir;
 using Clock = std::chrono::steady_clock;
 
@@ -49,6 +52,34 @@ TEST(LargeHeaders, AHundredThousandTensors) {
     EXPECT_EQ(file.tensors()[i].name, specs[i].name);
     EXPECT_EQ(file.find(specs[i].name), &file.tensors()[i]);
   }
+}
+
+// Of experts in shards: the index names them all.
+TEST(LargeHeaders, ShardsOfAHundredThousandTensors) {
+  const TempDir dir;
+  std::vector<TensorSpec> specs;
+  for (int i = 0; i < 100'000; ++i)
+    specs.push_back({fmt::format("model.layers.{}.experts.{}.weight", i / 500, i % 500), DType::bf16, {0}});
+  specs.push_back({"embedding", DType::u8, {8}});
+  specs.push_back({"head", DType::u8, {8}});
+  WeightFolderWriter writer(dir.path(), specs, 8);
+  writer.write("embedding", 0, std::vector<std::byte>(8));
+  writer.write("head", 0, std::vector<std::byte>(8));
+  const Clock::time_point begin = Clock::now();
+  writer.commit();
+  EXPECT_LT(Clock::now() - begin, kFarTooLong);
+  const WeightFolder folder(dir.path());
+  EXPECT_EQ(folder.tensors().size(), specs.size());
+  EXPECT_NE(folder.find(specs[0].name).file, folder.find("head").file);
+}
+
+TEST(LargeHeaders, AnIndexHasABoundToo) {
+  const TempDir dir;
+  std::string text = "{\"weight_map\":{\"0\":\"x\"";
+  for (int i = 1; i <= 1 << 20; ++i) text += fmt::format(",\"{}\":\"x\"", i);
+  dir.write(std::string(kIndexName), text + "}}");
+  expect_error(ErrorKind::data, {"the index lists more than 1048576 tensors"},
+               [&] { WeightFolder(dir.path()); });
 }
 
 // The tensors of Llama 3 8B.
@@ -144,16 +175,10 @@ TEST(LargeHeaders, HostileHeadersEndSoonWithAShortLine) {
   refused_shortly(same, {"w occurs twice"});
 }
 
-// The text of a manifest with a right checksum.
-std::string sealed(const std::string& members) {
-  const std::string rest = "\"," + members + "}";
-  return fmt::format("{{\"checksum\":\"{:016x}{}\n", checksum_of(std::as_bytes(std::span(rest))), rest);
-}
-
 TEST(LargeHeaders, HostileManifestsEndSoonWithAShortLine) {
   const std::string start = R"("version":1,"step":1,"world":1,"states":[{"name":"master","dtype":"f32"}],)";
   const auto refused = [&](const std::string& members, const std::vector<std::string>& parts) {
-    const std::string text = sealed(members);
+    const std::string text = sealed_manifest(members);
     const Clock::time_point begin = Clock::now();
     expect_error(ErrorKind::data, parts, [&] { parse_manifest(text, "m"); });
     EXPECT_LT(Clock::now() - begin, kFarTooLong);
@@ -175,6 +200,7 @@ TEST(LargeHeaders, HostileManifestsEndSoonWithAShortLine) {
   refused(start + R"("tensors":[["w",-1,4]])", {"rows is -1"});
   refused(start + R"("tensors":[["w",1]])", {"w", "[name, rows, cols]"});
   refused(start + "\"run\":" + std::string(1 << 20, '['), {"nested deeper"});
+  refused(start + "\"run\":\"" + std::string(1 << 20, 'x') + '"', {"\"run\" has 1048578 bytes"});
   const std::string tensors = R"("tensors":[["w",2,2]],)";
   const auto file = [](const std::string& file_name, const std::string& extents) {
     return fmt::format(
@@ -182,11 +208,11 @@ TEST(LargeHeaders, HostileManifestsEndSoonWithAShortLine) {
         file_name, extents);
   };
   refused(start + tensors + file("../x", ""), {"../x", "plain file name"});
-  refused(start + tensors + file("x", "[0,0,0]"), {"expected 5"});
+  refused(start + tensors + file("x", "[0,0,0]"), {"must have 5 values"});
   refused(start + tensors + file("x", R"([0,0,0,4,"xyz"])"), {"16 hexadecimal digits"});
   refused(start + tensors + file("x", R"([0,0,9223372036854775807,4,"0123456789abcdef"])"),
-          {"no known state"});
-  refused(start + tensors + file("x", R"([0,0,-1,4,"0123456789abcdef"])"), {"no known state"});
+          {"outside the listed states"});
+  refused(start + tensors + file("x", R"([0,0,-1,4,"0123456789abcdef"])"), {"outside the listed states"});
   refused(start + tensors + file("x", R"([0,0,0,3,"0123456789abcdef"])"), {"up to 3, expected 4"});
 }
 

@@ -118,6 +118,22 @@ TEST(Pickle, KeysAreLookedUpSoonAndTheLastOneWins) {
   EXPECT_EQ(pickle.root->at(kKeys + 1), nullptr);
 }
 
+std::string repeated(const std::string& text, size_t times) {
+  std::string out;
+  for (size_t i = 0; i < times; ++i) out += text;
+  return out;
+}
+
+TEST(Pickle, AMillionParametersAreNotTooMany) {
+  constexpr int kParameters = 1'000'000;
+  std::string bytes = "}(";
+  for (int i = 0; i < kParameters; ++i)
+    bytes += text("p" + std::to_string(i)) + (i == 0 ? "K\x01q\x01" : "h\x01");
+  const Pickle pickle = parse_pickle(bytes + "u.", "parameters");
+  EXPECT_EQ(pickle.root->dict()->items.size(), size_t(kParameters));
+  EXPECT_NE(pickle.root->find("p999999"), nullptr);
+}
+
 // A value takes a byte to use again: what it costs must not add up.
 TEST(Pickle, SharedValuesDoNotMultiply) {
   const auto text_of = [](size_t bytes) {
@@ -137,6 +153,14 @@ TEST(Pickle, SharedValuesDoNotMultiply) {
   std::string one_key = text_of(1 << 24) + "q\x01" + "}(";  // compared with itself again and again
   for (int i = 0; i < 100'000; ++i) one_key += "h\x01N";
   EXPECT_EQ(parse_pickle(one_key + "u\x86.", "key").root->list()->items[1]->dict()->items.size(), 100'000u);
+  // Items of one list or dict after the other, some bytes for each.
+  std::string keys = text_of(500) + "q\x01", list = "N" + keys;
+  for (int i = 0; i < 9; ++i) {
+    keys += "}(" + repeated("h\x01h\x01", 500'000) + "u0";
+    list += "](" + repeated("h\x01", 1'000'000) + "e0";
+  }
+  refused(keys + ".", "too many values in lists and dicts");
+  refused(list + ".", "too many values in lists and dicts");
   std::string sizes;
   for (int i = 0; i < 65; ++i) sizes += "K\x01";
   refused(tensor("K\x01", sizes, sizes) + ".", "too many dimensions");

@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <regex>
 
 #include "tests/support/cli_runs.h"
 #include "tests/support/mpirun.h"
+#include "zeno/checkpoint/safetensors_writer.h"
 #include "zeno/train/file_digest.h"
 
 namespace zeno::test {
@@ -77,7 +79,7 @@ class Agreement : public CliRuns {
 const std::string kWho = "rank 1 on ";
 
 TEST_F(Agreement, CopiesElsewhereAreFine) {
-  const CommandResult apart = run_apart("--data data.jsonl --config $CONFIG --micro-batch 2", path("out"));
+  const CommandResult apart = run_apart(usual(), path("out"));
   EXPECT_EQ(apart.exit_code, 0) << apart.output;
   expect_ok("cd " + dir_.path().string() + " && " + mpirun(2) + kZeno +
             " train --device cpu --model model --seq-len 32 --data data.jsonl --config ds.json --micro-batch "
@@ -141,7 +143,41 @@ TEST_F(Agreement, AFileThatOneHostLacks) {
                  {kWho, "other/generation_config.json", "no such file against"});
   std::filesystem::remove(path("other.jsonl"));
   copy("model", "other");
-  expect_refused(run_apart(usual(), path("out")), 3, {kWho, "other.jsonl: no such file"});
+  expect_refused(run_apart(usual(), path("out")), 3,
+                 {kWho, " cannot read --data: other.jsonl: no such file"});
+}
+
+// What nothing reads may be on one host only.
+TEST_F(Agreement, FilesThatNothingReadsMayDiffer) {
+  for (const char* name : {"consolidated.safetensors", "vocab.json", "merges.txt", "added_tokens.json"})
+    std::ofstream(path("other/") + name) << "of another program";
+  const CommandResult run = run_apart(usual(), path("out"));
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+}
+
+TEST_F(Agreement, ATemplateOfOneHost) {
+  if (!ZENO_FULL_TESTS) GTEST_SKIP() << "make test-full";
+  std::filesystem::create_directory(path("other/additional_chat_templates"));
+  std::ofstream(path("other/additional_chat_templates/tools.jinja")) << "{{ messages }}";
+  expect_refused(run_apart(usual(), path("out")), 3,
+                 {kWho, "additional_chat_templates/tools.jinja", " against no such file"});
+}
+
+TEST_F(Agreement, AChatTemplateThatOneRankDoesNotFind) {
+  std::ofstream(path("other/mine.jinja")) << "{{ messages }}";
+  expect_refused(run_apart(usual("--chat-template $MODEL/mine.jinja"), path("out")), 3,
+                 {"[train] other/mine.jinja differs between " + kWho, " against no such file; "});
+}
+
+// Each rank resumes from its own path of the checkpoint.
+TEST_F(Agreement, PathsToResumeFromMayDiffer) {
+  const CommandResult first = run_apart(usual("--save-every 1"), path("out"));
+  ASSERT_EQ(first.exit_code, 0) << first.output;
+  for (const char* link : {"model/from", "other/from"})
+    std::filesystem::create_directory_symlink("../out/checkpoints/step-00000002", path(link));
+  const CommandResult run = run_apart(usual("--resume $MODEL/from"), path("out"));
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_NE(run.output.find("after step 2 from model/from"), std::string::npos) << run.output;
 }
 
 TEST_F(Agreement, OtherConfigOrFlags) {
@@ -190,31 +226,46 @@ TEST_F(Agreement, ACacheOfOtherTokens) {
   EXPECT_NE(run.output.find("rank 1 on "), std::string::npos) << run.output;
   EXPECT_NE(run.output.find("gets different tokens from --data than rank 0"), std::string::npos)
       << run.output;
+  EXPECT_NE(run.output.find("delete --cache on "), std::string::npos) << run.output;
 }
 
-// Model files that are too large to be read whole at the start. Here they are because of one that nobody
-// loads.
+// A model that is too large to be read whole at the start: one of its shards holds 300 MiB that no parameter
+// uses.
 class AgreementOnLoad : public Agreement {
  protected:
   AgreementOnLoad() : Agreement(128) {}
   void SetUp() override {
     Agreement::SetUp();
-    for (const char* folder : {"model", "other"}) {
-      std::ofstream(path(folder) + "/model-padding.safetensors");
-      std::filesystem::resize_file(path(folder) + "/model-padding.safetensors", 300 << 20);
+    nlohmann::json shards{{"padding", "padding.safetensors"}};
+    const auto weights = checkpoint::SafetensorsFile::open(path("model/model.safetensors"));
+    for (const auto& tensor : weights.tensors()) shards[tensor.name] = "weights.safetensors";
+    for (const std::string folder : {"model", "other"}) {
+      std::filesystem::rename(path(folder + "/model.safetensors"), path(folder + "/weights.safetensors"));
+      std::ofstream(path(folder + "/model.safetensors.index.json"))
+          << nlohmann::json{{"weight_map", shards}}.dump();
+      write_padding(folder, 300 << 20);
     }
+  }
+  // Zeros, as a hole.
+  void write_padding(const std::string& folder, uint64_t bytes) {
+    const std::string header =
+        checkpoint::safetensors_header({{"padding", DType::f32, {int64_t(bytes / 4)}}}, {}, 8);
+    const std::string file = path(folder + "/padding.safetensors");
+    std::ofstream(file, std::ios::binary) << header;
+    std::filesystem::resize_file(file, header.size() + bytes);
   }
 };
 
 TEST_F(AgreementOnLoad, AWeightThatNoSampleSees) {
   const train::DigestRule rule = train::digest_rule(300 << 20, 12);
   ASSERT_FALSE(rule.whole);
-  const std::string before = train::digest_file(path("other/model.safetensors"), rule);
+  const std::string weights = "other/weights.safetensors";
+  const std::string before = train::digest_file(path(weights), rule);
   int64_t at = 40'002;
   for (;; at += 1024) {
-    change_byte("other/model.safetensors", at);
-    if (train::digest_file(path("other/model.safetensors"), rule) == before) break;
-    change_byte("other/model.safetensors", at);
+    change_byte(weights, at);
+    if (train::digest_file(path(weights), rule) == before) break;
+    change_byte(weights, at);
   }
   const CommandResult run =
       run_apart("--data data.jsonl --config $CONFIG --micro-batch 2 --stage 0", path("out"));
@@ -227,9 +278,9 @@ TEST_F(AgreementOnLoad, AWeightThatNoSampleSees) {
 // One host reads its files whole, the other samples: the file to blame is the one of another size.
 TEST_F(AgreementOnLoad, AFileThatChangesHowOthersAreRead) {
   if (!ZENO_FULL_TESTS) GTEST_SKIP() << "make test-full";
-  std::filesystem::resize_file(path("other/model-padding.safetensors"), 200 << 20);
+  write_padding("other", 200 << 20);
   expect_refused(run_apart("--data data.jsonl --config $CONFIG --micro-batch 2", path("out")), 3,
-                 {kWho, "other/model-padding.safetensors", "209,715,200 bytes", "314,572,800 bytes"});
+                 {kWho, "other/padding.safetensors", "209,715,", "314,572,"});
 }
 
 // Paths are the same, files are not: each rank has a file system of its own.
@@ -276,7 +327,8 @@ TEST_F(AgreementApart, AnOutputFolderThatIsNotShared) {
   std::filesystem::create_directory(path("out"));
   const CommandResult run = run_with("out", "empty", "--data generated --steps 2 --save-every 1");
   EXPECT_EQ(run.exit_code, 2) << run.output;
-  for (const char* part : {"[train] --out ", "rank 1 on ", "need a folder that all hosts share"})
+  for (const char* part : {"[train] rank 1 on ", " does not see the --out folder of rank 0, ",
+                           "need a folder that all hosts share"})
     EXPECT_NE(run.output.find(part), std::string::npos) << part << "\n" << run.output;
   EXPECT_FALSE(std::filesystem::exists(path("out/metrics.csv"))) << "the run has begun";
 }
@@ -296,9 +348,21 @@ TEST_F(AgreementApart, ADeepSpeedCheckpointThatOneHostDoesNotSee) {
                         std::filesystem::copy_options::recursive);
   std::filesystem::create_directory(path("empty"));
   const CommandResult run = run_with("ds", "empty", "--data generated --steps 6 --resume " + path("ds"));
-  EXPECT_EQ(run.exit_code, 3) << run.output;
-  for (const char* part : {"[resume] rank 1 on ", "no checkpoint of DeepSpeed against global_step3 with "})
-    EXPECT_NE(run.output.find(part), std::string::npos) << part << "\n" << run.output;
+  expect_refused(
+      run, 3,
+      {"DeepSpeed's checkpoint of --resume differs between " + kWho, ": none against global_step3; "});
+}
+
+// Weights and moments of a universal checkpoint lie in folders below its own.
+TEST_F(AgreementApart, OtherMomentsOfAUniversalCheckpoint) {
+  for (const char* name : {"ds", "theirs"})
+    std::filesystem::copy(std::string(ZENO_SOURCE_DIR) + "/tests/golden/deepspeed/universal_stage3",
+                          path(name), std::filesystem::copy_options::recursive);
+  const std::string moments = "global_step3_universal/zero/lm_head.weight/exp_avg.pt";
+  const auto bytes = int64_t(std::filesystem::file_size(path("theirs/" + moments)));
+  change_byte("theirs/" + moments, bytes / 2);
+  const CommandResult run = run_with("ds", "theirs", "--data generated --steps 6 --resume " + path("ds"));
+  expect_refused(run, 3, {path("ds/" + moments) + " differs between " + kWho});
 }
 
 }  // namespace

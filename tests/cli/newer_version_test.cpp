@@ -8,8 +8,8 @@
 #include <string>
 
 #include "tests/support/cli_runs.h"
+#include "tests/support/sealed_manifest.h"
 #include "zeno/base/file.h"
-#include "zeno/checkpoint/manifest.h"
 #include "zeno/data/token_file.h"
 
 namespace zeno::test {
@@ -31,8 +31,9 @@ class NewerVersion : public CliRuns {
     return files;
   }
   // Exit code 3 and one line that names both versions; nothing below `kept` has changed.
-  void expect_refused(const std::string& command, const fs::path& kept,
-                      const std::string& versions = "version 2, expected at most 1") const {
+  void expect_refused(
+      const std::string& command, const fs::path& kept,
+      const std::string& versions = "version 2 was written by a newer Zeno; this one reads up to 1") const {
     const auto before = contents(kept);
     ASSERT_FALSE(before.empty());
     const CommandResult result = run_command(command);
@@ -47,13 +48,11 @@ class NewerVersion : public CliRuns {
 // Of this Zeno's manifest, the same with the next version and a right checksum.
 void make_newer(const fs::path& manifest) {
   std::string text = read_file(manifest);
-  const size_t at = text.find("\"version\":1,"), digits = std::string_view("{\"checksum\":\"").size();
+  const size_t at = text.find("\"version\":1,");
   ASSERT_NE(at, std::string::npos);
   text[at + 10] = '2';
-  const std::string_view rest = std::string_view(text).substr(digits + 16, text.size() - digits - 17);
-  const std::string sum = fmt::format("{:016x}", checkpoint::checksum_of(std::as_bytes(std::span(rest))));
-  text.replace(digits, 16, sum);
-  replace_file(manifest, text);
+  const size_t begin = std::string_view("{\"checksum\":\"0123456789abcdef\",").size();
+  replace_file(manifest, sealed_manifest(text.substr(begin, text.size() - begin - 2)));  // without "}\n"
 }
 
 TEST_F(NewerVersion, ACheckpointIsNeitherPassedOverNorRemoved) {
@@ -73,6 +72,18 @@ TEST_F(NewerVersion, ACheckpointIsNeitherPassedOverNorRemoved) {
     replace_file(path(folder + "/manifest.json"), R"({"new":[1,{}],"version":2,"sum":0})");
     expect_refused(train("out", again + "auto"), path("out/checkpoints"));
   }
+}
+
+TEST_F(NewerVersion, ADamagedVersionIsPassedOver) {
+  expect_ok(train("out", "--steps 4 --save-every 2 --keep-last 0"));
+  const fs::path manifest = path("out/checkpoints/step-00000004/manifest.json");
+  std::string text = read_file(manifest);
+  text[text.find("\"version\":1,") + 10] = '3';
+  replace_file(manifest, text);
+  const CommandResult result = run_command(train("out", "--steps 4 --save-every 2 --resume auto"));
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_NE(result.output.find("step-00000004"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("step-00000002"), std::string::npos) << result.output;
 }
 
 TEST_F(NewerVersion, ASnapshotInMemoryIsNeitherPassedOverNorRemoved) {
@@ -111,7 +122,7 @@ TEST_F(NewerVersion, ACacheOrTokenFileIsNotReplaced) {
     text[at + 11] = '3';
     replace_file(entry.path(), text);
   }
-  expect_refused(command, path("cache"), "version 3, expected at most 2");
+  expect_refused(command, path("cache"), "version 3 was written by a newer Zeno; this one reads up to 2");
 
   const fs::path tokens = dir_.path() / "data.zt";
   data::write_token_file(tokens, {.vocab_size = 300, .eos = {}}, std::vector<int32_t>(1000, 7));

@@ -249,7 +249,7 @@ TEST_F(Supervise, TheTimeForSavingEndsBehindALauncherToo) {
   kill(job.pid(), SIGTERM);
   EXPECT_EQ(job.wait(), train::kSaveDeadlineExit) << job.log();
   EXPECT_TRUE(wait_for([&] { return std::all_of(ranks.begin(), ranks.end(), is_over); }, 10s));
-  EXPECT_TRUE(has(job.log(), "--save-deadline: the time is over")) << job.log();
+  EXPECT_TRUE(has(job.log(), "--save-deadline: time ran out")) << job.log();
 }
 
 TEST_F(Supervise, TheRunDiesWithItsSupervisor) {

@@ -181,6 +181,22 @@ TEST(Cache, DamageIsSeenAndRepaired) {
   EXPECT_TRUE(prepare_dataset(spec));
 }
 
+TEST(Cache, AChangedByteIsSeenAndRepaired) {
+  const DatasetFolder folder;
+  const DatasetSpec spec = folder.spec({folder.write("a.jsonl", lines(20))});
+  EXPECT_TRUE(prepare_dataset(spec));
+  const Path cache = only_folder(folder.caches());
+  for (const char* name : {"tokens.bin", "learned.bin", "index.bin", "lines.bin"}) {
+    const std::string before = read_file(cache / name);
+    std::string damaged = before;
+    damaged[3] = char(damaged[3] ^ 1);
+    std::ofstream(cache / name, std::ios::binary | std::ios::trunc) << damaged;
+    EXPECT_TRUE(prepare_dataset(spec)) << name;
+    EXPECT_EQ(read_file(cache / name), before);
+  }
+  EXPECT_FALSE(prepare_dataset(spec));
+}
+
 TEST(Cache, ANewerOneIsNotReplaced) {
   const DatasetFolder folder;
   const DatasetSpec spec = folder.spec({folder.write("a.jsonl", lines(20))});
@@ -190,7 +206,7 @@ TEST(Cache, ANewerOneIsNotReplaced) {
   text.replace(text.find("\"version\": 2"), 12, "\"version\": 3");
   replace_file(manifest, text);
   for (int i = 0; i < 2; ++i)
-    expect_error(ErrorKind::data, {"newer Zeno", "version 3", "at most 2", "--cache"},
+    expect_error(ErrorKind::data, {"newer Zeno", "version 3", "up to 2", "--cache"},
                  [&] { prepare_dataset(spec); });
   EXPECT_EQ(read_file(manifest), text);
 }

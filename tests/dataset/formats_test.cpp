@@ -221,6 +221,8 @@ TEST(Usage, ErrorsSayWhatToDo) {
   DatasetSpec spec = folder.spec({folder.write("a.jsonl", R"({"text": "a"})")});
   spec.template_extra = "[1]";
   expect_error(ErrorKind::usage, {"--template-extra", "[1]"}, [&] { folder.open(spec); });
+  spec.template_extra = "{\"a\":" + std::string(100'000, '[') + std::string(100'000, ']') + "}";
+  expect_error(ErrorKind::usage, {"--template-extra"}, [&] { folder.open(spec); });
   // A template that cannot be read is in the way of chats only.
   folder.write("model/chat_template.jinja", "{% nonsense");
   EXPECT_EQ(folder.open(folder.spec({folder.write("b.jsonl", R"({"text": "a"})")})).documents(), 1);

@@ -82,6 +82,14 @@ TEST(Refusals, DeepNestingIsAnErrorAndNoCrash) {
   EXPECT_EQ(parse_json(std::string(200, '[') + std::string(200, ']')).size(), 1u);
 }
 
+TEST(Refusals, RecordsOfManySmallValues) {
+  std::string texts = "\"\"", keys = "\"text\": \"a\"";
+  for (int i = 0; i < 1'000'000; ++i) texts += ",\"\"";
+  for (int i = 0; i < 1000; ++i) keys += fmt::format(", \"k{}\": 1", i);
+  expect_refused(R"({"text": "a", "other": [)" + texts + "]}", {"a.jsonl:1", "1,000,000 texts"});
+  expect_refused("{" + keys + "}", {"a.jsonl:1", "1,000 keys"});
+}
+
 TEST(Refusals, BrokenJsonSaysWhereAndWhat) {
   const auto refused = [](const std::string& text, const std::vector<std::string>& parts) {
     try {

@@ -67,6 +67,31 @@ HostileInputs whole_configs() {
   return inputs;
 }
 
+// What nobody reads is written again with the model.
+HostileInputs ignored_keys() {
+  const auto train_bf16 = [](const HostileFolder& folder) { return train_of(folder) + " --dtype bf16"; };
+  const auto beside = [](const std::string& value) {
+    return [value](const HostileFolder& folder) {
+      return "{\"ignored\": " + value + "," + folder.read("model/config.json").substr(1);
+    };
+  };
+  HostileInputs inputs;
+  const auto add = [&](const std::string& what, int exit_code,
+                       const std::function<std::string(const HostileFolder&)>& contents) {
+    inputs.push_back({"config.json: " + what, {exit_code}, "config.json", [=](const HostileFolder& folder) {
+                        folder.copy("model", "bad");
+                        folder.write("bad/config.json", contents(folder));
+                        return train_bf16(folder);
+                      }});
+  };
+  add("an ignored key that is nested", 3, beside(nested("[", "", "]", 100'000)));
+  add("an ignored key of 60 levels and 90,000 values", 0,
+      beside(nested("[", "1" + repeated(",1", 90'000), "]", 60)));
+  add("an ignored key of 3 MB of numbers", 3, beside(nested("[", "1" + repeated(",1", 1'500'000), "]", 60)));
+  add("an ignored key of 100,000 NaN", 0, beside("[NaN" + repeated(",NaN", 90'000) + "]"));
+  return inputs;
+}
+
 HostileInputs config_values() {
   const std::vector<std::string> keys{"model_type",
                                       "hidden_size",
@@ -161,6 +186,8 @@ HostileInputs other_files() {
         [] { return std::string(R"({"weight_map": {"model.norm.weight": "../../../etc/passwd"}})"); });
     add("a file that is not there",
         [] { return std::string(R"({"weight_map": {"model.norm.weight": "none.safetensors"}})"); });
+    add("a name of a megabyte",
+        [] { return R"({"weight_map": {"a": ")" + repeated("k", 1 << 20) + R"(.safetensors"}})"; });
     add("a million names", [] {
       std::string text = R"({"weight_map": {"a": "b.safetensors")";
       for (int i = 0; i < 1'000'000; ++i) text += ", \"k" + std::to_string(i) + "\": \"b.safetensors\"";
@@ -241,7 +268,8 @@ std::vector<std::pair<std::string, std::function<std::string()>>> broken_weights
 
 HostileInputs hostile_configs() {
   HostileInputs inputs;
-  for (const HostileInputs& group : {whole_configs(), config_values(), absurd_sizes(), other_files()})
+  for (const HostileInputs& group :
+       {whole_configs(), ignored_keys(), config_values(), absurd_sizes(), other_files()})
     inputs.insert(inputs.end(), group.begin(), group.end());
   return inputs;
 }

@@ -37,6 +37,37 @@ HostileInput input_of(const Record& record) {
           }};
 }
 
+// Prompts of zeno generate, one in a line.
+HostileInput prompt(const std::string& what, int exit_code, const std::string& mentions,
+                    const std::function<std::string()>& line) {
+  return {"prompt: " + what, {exit_code}, mentions, [line](const HostileFolder& folder) {
+            folder.write("bad.prompts", "{\"prompt\": \"hi\"}\n" + line() + "\n");
+            return "generate --device cpu --max-new-tokens 1 --chat-template chatml --model " +
+                   folder / "model" + " --prompt-file " + folder / "bad.prompts";
+          }};
+}
+
+HostileInputs prompts() {
+  const auto deep = [] { return nested("[", "", "]", kDeep); };
+  const auto many = [] { return "[\"\"" + repeated(",\"\"", 10'000'000) + "]"; };
+  return {
+      prompt("deep messages", 3, "bad.prompts:2", [=] { return messages(deep()); }),
+      prompt("deep content", 3, "bad.prompts:2", [=] { return chat(deep()); }),
+      prompt("deep arrays beside it", 3, "bad.prompts:2", [=] { return beside("extra", deep()); }),
+      prompt("deep objects beside a text", 3, "bad.prompts:2",
+             [] { return R"({"prompt": "a", "x": )" + nested("{\"a\":", "1", "}", kDeep) + "}"; }),
+      prompt("messages of 30 MB", 3, "bad.prompts:2", [=] { return messages(many()); }),
+      prompt("30 MB beside it", 3, "bad.prompts:2", [=] { return beside("extra", many()); }),
+      prompt("cut", 3, "bad.prompts:2", [] { return kGood.substr(0, 40); }),
+      prompt("no prompt", 3, "bad.prompts:2", [] { return std::string("{}"); }),
+      prompt("10 MB", 2, "prompt 2", [] { return repeated("word ", 2'000'000); }),
+      prompt("100 MB", 3, "prompt", [] { return repeated("word ", 20'000'000); }),
+      prompt("a message of 100 MB", 3, "prompt",
+             [] { return chat('"' + repeated("word ", 20'000'000) + '"'); }),
+      prompt("200 MB", 3, "bad.prompts", [] { return repeated("word ", 40'000'000); }),
+  };
+}
+
 std::vector<Record> nested_records() {
   const auto arrays = [] { return nested("[", "", "]", kDeep); };
   const auto objects = [] { return nested("{\"a\":", "1", "}", kDeep); };
@@ -119,18 +150,29 @@ std::vector<Record> odd_records() {
       {"a key of a megabyte", {0, 3}, [] { return beside(repeated("k", 1 << 20), "1"); }},
       {"a key of escapes", {0, 3}, [] { return beside(R"(a\n\u001b[2J)", "1"); }},
       {"100,000 keys",
-       {0, 3},
+       {3},
        [] {
          std::string line = kGood.substr(0, kGood.size() - 1);
          for (int i = 0; i < 100'000; ++i) line += ", \"key" + std::to_string(i) + "\": " + std::to_string(i);
          return line + "}";
        }},
-      {"a million numbers", {0, 3}, [] { return beside("extra", "[1" + repeated(",1", 1'000'000) + "]"); }},
+      {"a million numbers", {0}, [] { return beside("extra", "[1" + repeated(",1", 1'000'000) + "]"); }},
+      {"3 million numbers", {0}, [] { return beside("extra", "[1" + repeated(",1", 3'000'000) + "]"); }},
+      {"30 MB of numbers", {3}, [] { return beside("extra", "[1" + repeated(",1", 15'000'000) + "]"); }},
+      {"30 MB of empty texts",
+       {3},
+       [] { return beside("extra", "[\"\"" + repeated(",\"\"", 10'000'000) + "]"); }},
+      {"100 MB of empty objects",
+       {3},
+       [] { return beside("extra", "[{}" + repeated(",{}", 33'000'000) + "]"); }},
+      {"tools of 900,000 texts",
+       {0},
+       [] { return beside("tools", "[\"\"" + repeated(",\"\"", 900'000) + "]"); }},
       {"a million empty texts",
-       {0, 3},
+       {3},
        [] { return beside("extra", "[\"\"" + repeated(",\"\"", 1'000'000) + "]"); }},
       {"a million empty objects",
-       {0, 3},
+       {3},
        [] { return beside("extra", "[{}" + repeated(",{}", 1'000'000) + "]"); }},
       {"100,000 messages",
        {0, 3},
@@ -169,6 +211,7 @@ HostileInputs hostile_records() {
   for (const auto& records : {nested_records(), broken_records(), odd_records()}) {
     for (const Record& record : records) inputs.push_back(input_of(record));
   }
+  for (HostileInput& input : prompts()) inputs.push_back(std::move(input));
   return inputs;
 }
 

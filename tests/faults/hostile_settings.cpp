@@ -1,7 +1,11 @@
 // Flags, DeepSpeed configs and checkpoints.
+#include <fmt/format.h>
+
 #include <filesystem>
+#include <span>
 
 #include "tests/faults/hostile_input.h"
+#include "zeno/checkpoint/manifest.h"
 
 namespace zeno::test {
 namespace {
@@ -45,20 +49,43 @@ HostileInputs numbers_of_flags() {
                            "--save-every", "--deadline", "--clip"}) {
     for (const char* value :
          {"-1", "1e30", "1e400", "nan", "inf", "0x10", "9223372036854775808", "1.5e", "1e30TB", ""}) {
-      inputs.push_back(
-          {std::string(flag) + " " + value, {0, 2, 4}, "", [flag, value](const HostileFolder& folder) {
-             return train(folder, std::string("--steps 1 ") + flag + "='" + value + "'");
-           }});
+      // These two have no upper bound. Without a value a flag takes the next word.
+      const bool any_size = std::set<std::string>{"--lr", "--clip"}.contains(flag);
+      const bool large = std::set<std::string>{"1e30", "9223372036854775808"}.contains(value);
+      inputs.push_back({std::string(flag) + " " + value,
+                        {any_size && large ? 0 : 2},
+                        std::string(value).empty() ? "" : flag,
+                        [flag, value](const HostileFolder& folder) {
+                          return train(folder, std::string("--steps 1 ") + flag + "='" + value + "'");
+                        }});
     }
   }
-  for (const char* words :
-       {"--params 1e30 --ranks 8", "--params -1 --ranks 8", "--params 7e9 --ranks 1000000000",
-        "--params 7e9 --ranks 65536", "--params 7e9 --ranks 8 --device-mem 1e30TB", "--params nan --ranks 8",
-        "--params 7e9 --ranks 8 --host-mem -5GB"}) {
-    inputs.push_back({std::string("plan ") + words, {0, 2, 4}, "", [words](const HostileFolder&) {
-                        return std::string("plan ") + words;
-                      }});
+  for (const char* flag : {"--host-mem", "--device-mem"}) {
+    for (const char* value : {"1e300B", "1e19B", "2EiB", "1e-30TB", "0.5B"}) {
+      inputs.push_back({std::string("plan ") + flag + " " + value, {2}, flag, [=](const HostileFolder&) {
+                          return std::string("plan --params 7e9 --ranks 8 ") + flag + " " + value;
+                        }});
+    }
   }
+  for (const auto& [words, mentions] : std::vector<std::pair<std::string, std::string>>{
+           {"--params 1e30 --ranks 8", "--params"},
+           {"--params -1 --ranks 8", "--params"},
+           {"--params 7e9 --ranks 1000000000", "--ranks"},
+           {"--params 7e9 --ranks 8 --device-mem 1e30TB", "--device-mem"},
+           {"--params nan --ranks 8", "--params"},
+           {"--params 7e9 --ranks 8 --host-mem -5GB", "--host-mem"},
+           {"--params 7e9 --machine h100-8x2000000000", "h100-8x2000000000"}}) {
+    inputs.push_back(
+        {"plan " + words, {2}, mentions, [words](const HostileFolder&) { return "plan " + words; }});
+  }
+  inputs.push_back({"plan for 65536 ranks", {0}, "", [](const HostileFolder&) {
+                      return std::string("plan --params 7e9 --ranks 65536");
+                    }});
+  inputs.push_back(
+      {"--template-extra that is nested", {2}, "--template-extra", [](const HostileFolder& folder) {
+         return "data --chat-template chatml --model " + folder / "model" + " --data " +
+                folder / "none.jsonl --template-extra '" + nested("[", "", "]", 40'000) + "'";
+       }});
   for (const char* words :
        {"--hidden 16777216 --layers 16384 --heads 65536", "--hidden 32 --layers 16384 --heads 4",
         "--hidden 33 --layers 2 --heads 4", "--hidden 32 --layers 2 --heads 4 --vocab 2147483647",
@@ -68,6 +95,44 @@ HostileInputs numbers_of_flags() {
            return std::string("init --arch llama ") + words + " --out " + folder / "made";
          }});
   }
+  return inputs;
+}
+
+// A machine to plan for, with one of its fields replaced or another beside them.
+HostileInputs machine_files() {
+  const auto machine = [](const std::string& key, const std::string& value) {
+    json fields{{"name", "x"}, {"device", "cpu"}, {"nodes", 1}, {"node_ranks", 1}};
+    for (const char* name :
+         {"matmul_16bit_flops", "matmul_fp32_flops", "matmul_fp8_flops", "attention_flops",
+          "memory_bytes_per_s", "packed_elements_per_s", "launch_s", "memory_bytes", "host_memory_bytes",
+          "host_updates_per_s", "host_link_bytes_per_s", "disk_read_bytes_per_s", "disk_write_bytes_per_s",
+          "disk_bytes", "inside_bytes_per_s", "inside_latency_s", "between_bytes_per_s", "between_latency_s"})
+      fields[name] = 1e9;
+    fields.erase(key);
+    return "{\"" + key + "\": " + value + "," + fields.dump().substr(1);
+  };
+  HostileInputs inputs;
+  const auto add = [&](const std::string& what, std::function<std::string()> contents) {
+    inputs.push_back({"machine file: " + what, {3}, "bad.json", [contents](const HostileFolder& folder) {
+                        folder.write("bad.json", contents());
+                        return "plan --params 7e9 --machine " + folder / "bad.json";
+                      }});
+  };
+  add("empty", [] { return std::string(); });
+  add("an array", [] { return std::string("[]"); });
+  add("deep arrays", [=] { return machine("nodes", nested("[", "", "]", 100'000)); });
+  add("deep arrays of nobody", [=] { return machine("more", nested("[", "", "]", 100'000)); });
+  add("an unknown key of a megabyte", [=] { return machine(repeated("k", 1'000'000), "1"); });
+  add("a device of a megabyte", [=] { return machine("device", '"' + repeated("k", 1'000'000) + '"'); });
+  add("10 MB", [=] { return machine("name", '"' + repeated("k", 10'000'000) + '"'); });
+  for (const char* key : {"memory_bytes", "host_memory_bytes", "nodes", "node_ranks", "attention_flops"}) {
+    for (const char* value : {"1e300", "-1", "1e999", "[]", "null"})
+      add(std::string(key) + " = " + value, [=] { return machine(key, value); });
+  }
+  add("a million nodes of a million ranks", [=] {
+    const std::string nodes = machine("nodes", "1000000");
+    return "{\"node_ranks\": 1000000, " + json::parse(nodes).dump().substr(1);
+  });
   return inputs;
 }
 
@@ -93,6 +158,17 @@ HostileInput with_checkpoint(const std::string& what, std::set<int> exits,
           }};
 }
 
+// The manifest with another "run", and the checksum that it then needs.
+std::function<std::string(const std::string&)> with_run(std::function<std::string()> run) {
+  return [run](const std::string& good) {
+    const size_t digits = std::string_view("{\"checksum\":\"").size(), head = digits + 16;
+    const size_t at = good.find("\"run\":") + 6;
+    const std::string rest = good.substr(head, at - head) + run() + "}";
+    const uint64_t sum = checkpoint::checksum_of(std::as_bytes(std::span(rest)));
+    return good.substr(0, digits) + fmt::format("{:016x}", sum) + rest + "\n";
+  };
+}
+
 std::vector<std::pair<std::string, std::function<std::string(const std::string&)>>> spoilt_manifests() {
   const auto replaced = [](const std::string& from, const std::string& to) {
     return [=](const std::string& good) {
@@ -112,6 +188,13 @@ std::vector<std::pair<std::string, std::function<std::string(const std::string&)
       {"a newer version", replaced("\"version\":1", "\"version\":2")},
       {"a version of 2^70", replaced("\"version\":1", "\"version\":1180591620717411303424")},
       {"a version of text", replaced("\"version\":1", "\"version\":\"one\"")},
+      {"a run of nothing", with_run([] { return std::string("{}"); })},
+      {"a run of 1 MB of zeros", with_run([] { return "{\"loop\":[0" + repeated(",0", 500'000) + "]}"; })},
+      {"a run of 60 MB of texts",
+       with_run([] { return "{\"loop\":[\"\"" + repeated(",\"\"", 20'000'000) + "]}"; })},
+      {"a run that is nested", with_run([] { return "{\"loop\":" + nested("[", "", "]", 100'000) + "}"; })},
+      {"a run that is a text of a megabyte",
+       with_run([] { return "{\"loop\":\"" + repeated("x", 1'000'000) + "\"}"; })},
       {"50 MB of blanks", [](const std::string& good) { return repeated(" ", 50'000'000) + good; }},
       {"NULs behind it", [](const std::string& good) { return good + std::string(1000, '\0'); }},
   };
@@ -121,7 +204,8 @@ std::vector<std::pair<std::string, std::function<std::string(const std::string&)
 
 HostileInputs hostile_flags() {
   HostileInputs inputs = odd_flags();
-  for (HostileInput& input : numbers_of_flags()) inputs.push_back(std::move(input));
+  for (const HostileInputs& group : {numbers_of_flags(), machine_files()})
+    inputs.insert(inputs.end(), group.begin(), group.end());
   return inputs;
 }
 
@@ -139,19 +223,26 @@ HostileInputs hostile_deepspeed_configs() {
       with_config("deep arrays", {2},
                   [] { return "{\"optimizer\": " + nested("[", "", "]", 100'000) + "}"; }),
       with_config("deep objects", {2}, [] { return nested("{\"zero_optimization\":", "1", "}", 100'000); }),
+      with_config("1 MB of zeros", {2}, [] { return "{\"a\": [0" + repeated(",0", 500'000) + "]}"; }),
+      with_config("16 MB of zeros", {2}, [] { return "{\"a\": [0" + repeated(",0", 8'000'000) + "]}"; }),
       with_config("20 MB", {2}, [] { return "{\"steps_per_print\": 1" + repeated(" ", 20'000'000) + "}"; }),
       with_config("a comment without end", {2}, [] { return "{ /* " + repeated("x", 1'000'000); }),
-      with_config("200,000 unknown keys", {0, 2},
+      with_config("a key of 500 KB twice", {2},
+                  [] {
+                    const std::string key = '"' + repeated("k", 500'000) + '"';
+                    return "{" + key + ": 1, " + key + ": 2}";
+                  }),
+      with_config("200,000 unknown keys", {2},
                   [] {
                     std::string text = "{\"steps_per_print\": 1";
                     for (int i = 0; i < 200'000; ++i) text += ", \"k" + std::to_string(i) + "\": 1";
                     return text + "}";
                   }),
-      with_config("an unknown key of a megabyte", {0, 2},
+      with_config("an unknown key of a megabyte", {2},
                   [] { return "{\"" + repeated("k", 1 << 20) + "\": 1}"; }),
       with_config("an optimizer of a megabyte", {2},
                   [] { return R"({"optimizer": {"type": ")" + repeated("k", 1 << 20) + "\"}}"; }),
-      with_config("a key twice", {0, 2},
+      with_config("a key twice", {2},
                   [] { return std::string(R"({"gradient_clipping": 1, "gradient_clipping": 2})"); }),
   };
   for (const char* key : {"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps",

@@ -39,6 +39,29 @@ HostileInput input_of(const std::string& what, const std::function<std::string()
           }};
 }
 
+// tokenizer.json as a text in which one value is replaced: what is nested deeply no JSON library can print.
+HostileInput with_value(const std::string& what, const std::function<void(json&)>& mark,
+                        const std::string& value) {
+  return {"tokenizer.json: " + what, {3}, "tokenizer", [=](const HostileFolder& folder) {
+            folder.copy("model", "bad");
+            json tokenizer = json::parse(folder.read("model/tokenizer.json"));
+            mark(tokenizer);
+            std::string text = tokenizer.dump();
+            folder.write("bad/tokenizer.json", text.replace(text.find("\"@@\""), 4, value));
+            return data_of(folder, "bad", "");
+          }};
+}
+
+// Another file of the folder, beside a good tokenizer.json.
+HostileInput beside_tokenizer(const std::string& file, const std::string& what,
+                              const std::function<std::string()>& contents) {
+  return {file + ": " + what, {3}, file, [=](const HostileFolder& folder) {
+            folder.copy("model", "bad");
+            folder.write("bad/" + file, contents());
+            return data_of(folder, "bad", "");
+          }};
+}
+
 json replace(const std::string& from, const std::string& to) {
   return {{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
 }
@@ -173,13 +196,38 @@ std::vector<Spoilt> odd_tokenizers() {
       {"no vocabulary", {3}, [](json& t) { t["model"].erase("vocab"); }},
       {"an unknown model", {3}, [](json& t) { t["model"]["type"] = repeated("X", 100'000); }},
       {"merges of unknown words", {3}, [](json& t) { t["model"]["merges"] = {"q z"}; }},
+      {"a merge of a megabyte", {3}, [](json& t) { t["model"]["merges"] = {repeated("q", 1 << 20) + " z"}; }},
+      {"a merge of a megabyte without a space",
+       {3},
+       [](json& t) { t["model"]["merges"] = {repeated("q", 1 << 20)}; }},
+      {"a text of a megabyte as an id",
+       {3},
+       [](json& t) { t["model"]["vocab"]["zz"] = repeated("q", 1 << 20); }},
+      {"a token of a megabyte without an id",
+       {3},
+       [](json& t) { t["model"]["vocab"][repeated("q", 1 << 20)] = -1; }},
+      {"two tokens of 4 KB and one id",
+       {3},
+       [](json& t) { t["added_tokens"].push_back(token(5, repeated("a", 4000))); }},
+      {"a pattern of a megabyte that is none",
+       {3},
+       [](json& t) { t["pre_tokenizer"] = split_at("(" + repeated("a", 1 << 20)); }},
+      {"a special token of a megabyte that is not there",
+       {3},
+       [](json& t) {
+         const json piece = {{"SpecialToken", {{"id", repeated("x", 1 << 20)}, {"type_id", 0}}}};
+         t["post_processor"] = {{"type", "TemplateProcessing"},
+                                {"single", {piece}},
+                                {"pair", json::array()},
+                                {"special_tokens", {{"[X]", 1}}}};
+       }},
       {"merges of one word", {3}, [](json& t) { t["model"]["merges"] = {"q"}; }},
       {"a million merges of unknown words",
        {3},
        [](json& t) { t["model"]["merges"] = json(1'000'000, "q z"); }},
-      {"a word of 10 MB", {0, 3}, [](json& t) { t["model"]["vocab"][repeated("w", 10'000'000)] = 290; }},
+      {"a word of 10 MB", {3}, [](json& t) { t["model"]["vocab"][repeated("w", 10'000'000)] = 290; }},
       {"an added token of 10 MB",
-       {0, 3},
+       {3},
        [](json& t) { t["added_tokens"].push_back(token(290, repeated("a", 10'000'000))); }},
       {"an empty added token", {0, 3}, [](json& t) { t["added_tokens"].push_back(token(290, "")); }},
       {"100,000 added tokens",
@@ -296,8 +344,27 @@ HostileInputs hostile_tokenizers() {
                  for (int i = 0; i < 1'000'000; ++i) text += ", \"k" + std::to_string(i) + "\": 1";
                  return text + "}";
                }),
+      with_value(
+          "an id that is nested", [](json& t) { t["model"]["vocab"]["zz"] = "@@"; },
+          nested("[", "", "]", 100'000)),
+      with_value(
+          "a key of nobody that is nested", [](json& t) { t["more"] = "@@"; },
+          nested("{\"a\":", "1", "}", 100'000)),
+      with_value(
+          "a nested merge", [](json& t) { t["model"]["merges"] = {"@@"}; }, nested("[", "", "]", 100'000)),
+      with_value(
+          "100 MB of empty texts", [](json& t) { t["more"] = "@@"; },
+          "[\"\"" + repeated(",\"\"", 33'000'000) + "]"),
+      input_of("a text of 200 MB", [] { return "{\"version\": \"" + repeated("v", 200'000'000) + "\"}"; }),
       input_of("a text of 50 MB", [] { return "{\"version\": \"" + repeated("v", 50'000'000) + "\"}"; }),
   };
+  for (const char* file : {"tokenizer_config.json", "special_tokens_map.json", "generation_config.json"}) {
+    inputs.push_back(beside_tokenizer(file, "garbage", [] { return std::string("garbage"); }));
+    inputs.push_back(beside_tokenizer(file, "deep arrays",
+                                      [] { return "{\"a\":" + nested("[", "", "]", 100'000) + "}"; }));
+    inputs.push_back(beside_tokenizer(file, "30 MB of empty texts",
+                                      [] { return "{\"a\":[\"\"" + repeated(",\"\"", 10'000'000) + "]}"; }));
+  }
   for (const auto& group : {growing_tokenizers(), slow_tokenizers(), odd_tokenizers()}) {
     for (const Spoilt& spoilt : group) inputs.push_back(input_of(spoilt));
   }

@@ -156,7 +156,7 @@ TEST_F(LostRun, NoResultIsNoSuccess) {
     if (former) expect_ok(train(" --steps 3 --out " + path("out")));
     const CommandResult result = run_command(train(" --steps 3 --max-restarts 5" + lost));
     EXPECT_EQ(result.exit_code, 6) << result.output;
-    EXPECT_TRUE(has(result.output, "before everything was saved")) << result.output;
+    EXPECT_TRUE(has(result.output, "sees no complete result in --out")) << result.output;
   }
 }
 

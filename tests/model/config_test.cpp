@@ -226,8 +226,20 @@ TEST(ModelConfig, RefusesMissingIllTypedAndAbsurdValues) {
   refused(Json::array(), {"array", "expected an object"});
   expect_error(ErrorKind::data, {"here", "not valid JSON"}, [] { parse_config("{\"a\":", "here"); });
   expect_error(ErrorKind::data, {"here", "not valid JSON"}, [] { parse_config("\xff\xfe", "here"); });
+  const std::string deep = "{\"ignored\":" + std::string(100'000, '[') + std::string(100'000, ']') + "}";
+  expect_error(ErrorKind::data, {"here", "nested deeper"}, [&] { parse_config(deep, "here"); });
   test::TempDir empty;
   expect_error(ErrorKind::data, {"config.json", "zeno init"}, [&] { load_config(empty.path()); });
+}
+
+// Sizes that are possible one by one, of a model that nobody can plan.
+TEST(ModelConfig, RefusesSizesThatTogetherAreAbsurd) {
+  Json json = llama();
+  json["hidden_size"] = 1 << 18;
+  json["num_hidden_layers"] = 1 << 11;
+  json["intermediate_size"] = 1 << 20;
+  json["num_attention_heads"] = 1 << 10;
+  refused(json, {"parameters", "expected at most 1e+13"});
 }
 
 TEST(ModelConfig, TextIsKeptExceptForTheDtype) {

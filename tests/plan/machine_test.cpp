@@ -17,7 +17,7 @@ TEST(Machine, AFileOfANewerZenoIsNeitherReadNorReplaced) {
   std::string text = read_file(file);
   text.replace(text.find("\"version\": 1"), 12, "\"version\": 2");
   replace_file(file, text);
-  const std::vector<std::string> words{"machine-cpu.json", "newer Zeno", "version 2", "at most 1"};
+  const std::vector<std::string> words{"machine-cpu.json", "newer Zeno", "version 2", "up to 1"};
   test::expect_error(ErrorKind::data, words, [&] { load_machine(file); });
   test::expect_error(ErrorKind::data, words, [&] { measured_machine(folder.path(), Device::Kind::cpu); });
   test::expect_error(ErrorKind::data, words, [&] { save_machine(named_machine("h200-1"), file); });
@@ -41,7 +41,7 @@ TEST(Machine, AFileHoldsAllOfIt) {
 
 TEST(Machine, NodesByName) {
   EXPECT_EQ(named_machine("h100-8x64").ranks(), 512);
-  for (const char* bad : {"", "h100", "h100-8x", "h100-8x0", "h100-8x2x", "x4"})
+  for (const char* bad : {"", "h100", "h100-8x", "h100-8x0", "h100-8x2x", "x4", "h100-8x2000000000"})
     EXPECT_THROW(named_machine(bad), Error) << bad;
 }
 
@@ -72,7 +72,9 @@ TEST(Machine, DamageIsNamed) {
   save_machine(named_machine("h200-1"), file);
   const std::string whole = read_file(file);
   for (const auto& [from, to] : {std::pair{"\"launch_s\"", "\"lunch_s\""}, std::pair{"\"cuda\"", "\"tpu\""},
-                                 std::pair{"\"nodes\": 1", "\"nodes\": 0"}, std::pair{"{", "["}}) {
+                                 std::pair{"\"nodes\": 1", "\"nodes\": 0"}, std::pair{"{", "["},
+                                 std::pair{"\"nodes\": 1", "\"nodes\": 1e300"},
+                                 std::pair{"\"memory_bytes\": 1", "\"memory_bytes\": 999999999991"}}) {
     std::string text = whole;
     text.replace(text.find(from), std::string_view(from).size(), to);
     replace_file(file, text);

@@ -70,7 +70,7 @@ class Job {
   bool is_held() {
     const train::ProcessStat stat = train::stat_of(pid_);
     const auto now = std::chrono::steady_clock::now();
-    if (stat.state != 'Z') zombie_since_ = now;
+    if (!stat.ended) zombie_since_ = now;
     status_ = stat.exit_status;
     return now - zombie_since_ > std::chrono::milliseconds(500);
   }

@@ -1,6 +1,7 @@
 // Model folders: which files are read, and what they say of the tokens that begin, end and pad a text.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/expect_error.h"
@@ -36,6 +37,48 @@ TEST(TokenizerFolder, ReadsVocabAndMerges) {
   EXPECT_EQ(tokenizer.encode(text), golden_tokenizer("gpt2").encode(text));
   EXPECT_EQ(tokenizer.encode(text, {.parse_special = true}).back(), tokenizer.eos());
   EXPECT_EQ(tokenizer.eos(), tokenizer.id_of("<|endoftext|>"));
+}
+
+TEST(TokenizerFolder, RefusesWhatIsNestedDeeplyOrHasTooManyValues) {
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  std::string many = "[\"\"";
+  for (int i = 0; i < 4'000'000; ++i) many += ",\"\"";
+  const std::string good = golden_file("gpt2").dump();
+  for (const auto& [value, reason] : {std::pair(deep, "nested deeper"), std::pair(many + "]", "4,000,000")}) {
+    const test::TempDir folder;
+    folder.write("tokenizer.json", "{\"more\": " + value + "," + good.substr(1));
+    expect_error(ErrorKind::data, {"tokenizer.json", reason}, [&] { Tokenizer::open(folder.path()); });
+  }
+  const test::TempDir folder;
+  write_vocab_and_merges(folder, golden_file("gpt2"));
+  folder.write("vocab.json", "{\"a\": " + deep + "}");
+  expect_error(ErrorKind::data, {"vocab.json", "nested deeper"}, [&] { Tokenizer::open(folder.path()); });
+}
+
+// What a file quotes is quoted in part.
+TEST(TokenizerFolder, ErrorsAreShort) {
+  const std::string word(1 << 20, 'q');
+  const auto change = [](const std::function<void(json&)>& spoil) {
+    json file = golden_file("gpt2");
+    spoil(file);
+    return file.dump();
+  };
+  for (const std::string& text :
+       {change([&](json& file) { file["model"]["merges"] = {word + " z"}; }),
+        change([&](json& file) { file["model"]["merges"] = {word}; }),
+        change([&](json& file) { file["model"]["type"] = word; }),
+        change([&](json& file) { file["model"]["vocab"][word] = -1; }),
+        change([&](json& file) { file["model"]["vocab"]["zz"] = word; }), change([&](json& file) {
+          file["pre_tokenizer"] = {
+              {"type", "Split"}, {"pattern", {{"Regex", "(" + word}}}, {"behavior", "Isolated"}};
+        })}) {
+    try {
+      Tokenizer::parse(text, "t");
+      ADD_FAILURE() << text.substr(0, 200);
+    } catch (const Error& error) {
+      EXPECT_LT(std::string_view(error.what()).size(), 300u);
+    }
+  }
 }
 
 TEST(TokenizerFolder, KnowsTheClassOfVocabAndMerges) {

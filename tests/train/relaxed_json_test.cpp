@@ -110,6 +110,13 @@ TEST(RelaxedJson, DeepNestingIsAnErrorNotACrash) {
   EXPECT_EQ(error_of(std::string(50, '[') + std::string(50, ']')), "no error");
 }
 
+TEST(RelaxedJson, LargeTextsAndTheirErrorsAreShort) {
+  EXPECT_NE(error_of(std::string(1 << 20, ' ') + "{}").find("at most 1048576"), std::string::npos);
+  const std::string key(100'000, 'k');
+  EXPECT_LT(error_of("{" + key + ": 1, " + key + ": 2}").size(), 200u);
+  EXPECT_LT(error_of("{" + key + " 1}").size(), 200u);
+}
+
 TEST(RelaxedJson, LinesOfKeysAndValues) {
   const JsonValue v = parse("\xEF\xBB\xBF{\n\n  a:\n    5}");
   EXPECT_EQ(v.members[0].line, 3);

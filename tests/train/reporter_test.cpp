@@ -4,6 +4,7 @@
 #include <malloc.h>
 
 #include <cerrno>
+#include <limits>
 
 #include "tests/support/temp_dir.h"
 #include "zeno/base/log.h"
@@ -93,6 +94,33 @@ TEST(Reporter, WritesAgainWhatAFullDiskDidNotTake) {
   EXPECT_NE(read_file(folder.path() / "report.html").find("can be written again"), std::string::npos);
 }
 
+// Nor does one that is full when the run begins, or goes on after a fault.
+TEST(Reporter, BeginsOnAFullDisk) {
+  FullAtTimes disk;
+  const FileSystemOverride use(disk);
+  const test::TempDir folder;
+  ParsedConfig parsed;
+  parsed.config.run.out = folder.path();
+  set_log_level(LogLevel::info);
+  testing::internal::CaptureStderr();
+  disk.full = true;
+  Reporter reporter(parsed, 2, 0, {});
+  reporter.step({.step = 1, .loss = 1.5, .first_bad = {}});
+  disk.full = false;
+  reporter.step({.step = 2, .loss = 1.5, .first_bad = {}});
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(count(said, "training continues"), 3) << said;  // once for each file
+  EXPECT_EQ(count(said, "can be written again; no records were lost"), 3) << said;
+  const std::string csv = read_file(folder.path() / "metrics.csv");
+  EXPECT_TRUE(csv.starts_with("step,epoch,loss,")) << csv;
+  EXPECT_EQ(count(csv, "\n"), 1 + 2);
+  const auto events = list_folder(folder.path() / "tensorboard");
+  ASSERT_EQ(events.size(), 1u);
+  const std::string bytes = read_file(folder.path() / "tensorboard" / events[0]);
+  EXPECT_LT(bytes.find("brain.Event:2"), bytes.find("train/loss"));
+  EXPECT_EQ(count(bytes, "train/grad_norm"), 2);
+}
+
 TEST(Reporter, SaysWhatIsMissingWhenTheDiskStaysFull) {
   FullAtTimes disk;
   const FileSystemOverride use(disk);
@@ -148,6 +176,31 @@ TEST(Reporter, AMillionStepsTakeNoMoreMemory) {
   EXPECT_LT(page.size(), size_t(2) << 20);
   EXPECT_NE(page.find("77.5"), std::string::npos) << "the spike is shown";
   EXPECT_NE(page.find("The first 200 of 100000"), std::string::npos);
+}
+
+// A long run has more evaluations than the report keeps: those that are no numbers hide none that are.
+TEST(Reporter, TheBestEvaluationOutlivesOnesThatAreNoNumbers) {
+  struct NoDisk final : FileSystem {
+    ssize_t pwrite(int, const void*, size_t bytes, off_t) override { return ssize_t(bytes); }
+  } disk;
+  const test::TempDir folder;
+  ParsedConfig parsed;
+  parsed.config.run.out = folder.path();
+  Reporter reporter(parsed, 5000, 0, {});
+  set_log_level(LogLevel::error);
+  {
+    const FileSystemOverride use(disk);
+    constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
+    for (int64_t step = 1; step <= 5000; ++step) {
+      const double loss = step == 2 ? 0.12345 : step == 4 ? 77.5 : step == 1 || step > 9 ? kNoNumber : 2;
+      reporter.evaluation({.step = step, .loss = loss});
+    }
+  }
+  reporter.finish({.steps = 5000}, {}, {});
+  set_log_level(LogLevel::info);
+  const std::string page = read_file(folder.path() / "report.html");
+  EXPECT_NE(page.find("0.12345"), std::string::npos);
+  EXPECT_NE(page.find("77.5"), std::string::npos);
 }
 
 // TensorBoard shows the files of a folder as one run.

@@ -52,7 +52,7 @@ TEST(SaveDeadline, EndsInTimeAndLeavesTheCheckpointBefore) {
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), train::kSaveDeadlineExit);
   const std::string said = read_file(runs.path("stderr"));
-  EXPECT_NE(said.find("--save-deadline: the time is over"), std::string::npos) << said;
+  EXPECT_NE(said.find("--save-deadline: time ran out"), std::string::npos) << said;
   EXPECT_EQ(checkpoint::list_checkpoints(runs.path("out/checkpoints")).size(), 1u);
   EXPECT_TRUE(checkpoint::find_damage(runs.checkpoint("out", 4)).empty());
   // And the run goes on from there.

@@ -5,6 +5,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <functional>
+#include <thread>
+
 #include "zeno/base/error.h"
 
 namespace zeno::train {
@@ -50,8 +54,8 @@ TEST(RestartPolicy, AnEndBeforeEverythingIsSavedIsADeath) {
   EXPECT_TRUE(verdict.restart);
   EXPECT_EQ(
       verdict.text,
-      "[supervisor] the run ended with exit code 0 after 1.0 s before everything was saved; restart 1 of 3 "
-      "from the checkpoint of step 10");
+      "[supervisor] the run ended with exit code 0 after 1.0 s, but this host sees no complete result in "
+      "--out; restart 1 of 3 from the checkpoint of step 10");
 }
 
 TEST(RestartPolicy, DeathAndPeerFailureAreStartedAgainAndSaidSo) {
@@ -140,6 +144,60 @@ TEST(Supervisor, TheExitCodeIsThatOfTheProcess) {
        .arguments = [](bool, const Supervisor::Output&) { return std::vector<std::string>{}; },
        .output = [] { return Supervisor::Output{}; }});
   EXPECT_EQ(supervisor.run(), 42);
+}
+
+// How a supervisor ends, in a process of its own, that runs `true` and looks at its output so.
+int end_of_supervisor(const std::function<Supervisor::Output(int look)>& look) {
+  const pid_t child = fork();
+  if (child == 0) {
+    int looks = 0;
+    Supervisor supervisor(
+        {.launcher = {"true"},
+         .arguments = [](bool, const Supervisor::Output&) { return std::vector<std::string>(); },
+         .output = [&] { return look(looks++); },
+         .disk_deadline = 20s});
+    _exit(supervisor.run());
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+constexpr Supervisor::Output kNothing{{}, false}, kDone{{}, true};
+
+void ask_slowly() {
+  kill(getpid(), SIGTERM);
+  std::this_thread::sleep_for(300ms);
+}
+
+TEST(Supervisor, ASignalWhileItLooksAtADoneRunChangesNothing) {
+  EXPECT_EQ(end_of_supervisor([](int look) {
+              if (look == 0) return kNothing;
+              ask_slowly();
+              return kDone;
+            }),
+            0);
+}
+
+TEST(Supervisor, ASignalBeforeTheRunIsThereStartsNone) {
+  EXPECT_EQ(end_of_supervisor([](int) {
+              ask_slowly();
+              return kDone;
+            }),
+            128 + SIGTERM);
+}
+
+TEST(Supervisor, ADiskThatFailsForAMomentIsAskedAgain) {
+  EXPECT_EQ(end_of_supervisor([](int look) {
+              if (look == 0) return kNothing;
+              if (look == 1) fail(ErrorKind::io, "cannot list folder");
+              return kDone;
+            }),
+            0);
+}
+
+TEST(Supervisor, AnEndWithoutAResultIsAFailure) {
+  EXPECT_EQ(end_of_supervisor([](int) { return kNothing; }), exit_code(ErrorKind::peer));
 }
 
 }  // namespace

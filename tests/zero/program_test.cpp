@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
+#include "tests/support/expect_error.h"
 #include "tests/support/tiny_decoder.h"
 #include "zeno/zero/program_check.h"
 
@@ -79,6 +81,20 @@ TEST(Program, EveryPolicyPassesTheChecks) {
     }
   }
   EXPECT_EQ(programs, 4 * 4 * 2 * 3 * 3 * 8);
+}
+
+// Before lists of millions of steps are made.
+TEST(Program, AStepHasABound) {
+  for (const int micro_batches : {1'000'000, std::numeric_limits<int>::max()}) {
+    for (const bool trains : {true, false}) {
+      Policy policy = staged(2);
+      policy.micro_batches = micro_batches;
+      policy.trains = trains;
+      test::expect_error(ErrorKind::usage,
+                         {"[plan] a step of one rank has more than 1048576 instructions", "--grad-accum"},
+                         [&] { compile_tiny(Family::llama, policy, 2); });
+    }
+  }
 }
 
 TEST(Program, ChecksFindPlantedFaults) {

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <cstring>
 #include <optional>
 
 #include "zeno/base/disk_operation.h"
@@ -23,15 +24,19 @@ File create_lock_file(const Path& folder, std::string_view name) {
 }
 
 LockResult lock_file(const File& file, bool wait) {
-  int result;
+  int error = 0;
   do {
     // A wait for another process is none for the disk.
     std::optional<DiskOperation> locking;
     if (!wait) locking.emplace("locking", file.path());
-    result = ::flock(file.fd(), LOCK_EX | (wait ? 0 : LOCK_NB));
-  } while (result != 0 && errno == EINTR);
-  if (result == 0) return LockResult::locked;
-  return errno == EWOULDBLOCK ? LockResult::busy : LockResult::no_locks;
+    error = ::flock(file.fd(), LOCK_EX | (wait ? 0 : LOCK_NB)) == 0 ? 0 : errno;
+  } while (error == EINTR);
+  if (error == 0) return LockResult::locked;
+  if (error == EWOULDBLOCK) return LockResult::busy;
+  if (error == ESTALE) return LockResult::gone;
+  const bool unknown = error == EOPNOTSUPP || error == ENOSYS || error == ENOLCK || error == EINVAL;
+  require(unknown, ErrorKind::io, "[file] cannot lock {}: {}", file.path().string(), std::strerror(error));
+  return LockResult::no_locks;
 }
 
 bool is_named(const File& file) {

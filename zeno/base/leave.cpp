@@ -1,33 +1,37 @@
 #include "zeno/base/leave.h"
 
-#include <csignal>
+#include <unistd.h>
+
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 
-#include <atomic>
-
-#include <unistd.h>
-
+#include "zeno/base/error.h"
 #include "zeno/base/log.h"
+#include "zeno/base/thread.h"
+#include "zeno/base/utf8.h"
 
 namespace zeno {
 namespace {
 
-std::atomic<int> last_exit_code{1};
-static_assert(std::atomic<int>::is_always_lock_free);
+// A thread, not alarm(): the kernel gives that signal to the main thread first, which may be stuck in a disk.
+void exit_after(std::chrono::seconds longest, int exit_code) {
+  try {
+    start_thread([=] {
+      std::this_thread::sleep_for(longest);
+      _exit(exit_code);
+    }).detach();
+  } catch (const Error&) {  // no more threads here: nothing guards the way out
+  }
+}
 
 }  // namespace
 
 void leave(int exit_code, std::string_view error) {
-  constexpr unsigned kLongest = 10;  // seconds
-  last_exit_code = exit_code;
-  std::signal(SIGALRM, [](int) { _exit(last_exit_code); });
-  sigset_t alarms;
-  sigemptyset(&alarms);
-  sigaddset(&alarms, SIGALRM);
-  pthread_sigmask(SIG_UNBLOCK, &alarms, nullptr);
-  alarm(kLongest);
-  if (!error.empty()) log_error("{}", error);
+  // A message may quote what somebody else wrote: a line is all that anybody reads.
+  constexpr size_t kLongestError = 1000;
+  exit_after(std::chrono::seconds(10), exit_code);
+  if (!error.empty()) log_error("{}", shortened(error, kLongestError));
   std::fflush(stdout);
   std::quick_exit(exit_code);
 }

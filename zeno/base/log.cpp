@@ -44,7 +44,7 @@ bool is_in_file() {
   return is_file;
 }
 
-// Not locked: somebody is stuck in the disk that the log is on, and this thread is not to be, too.
+// Not locked when another thread has been stuck in the log for 2 s: this one must not get stuck as well.
 std::unique_lock<std::mutex> take_turn() {
   if (!is_in_file()) return std::unique_lock(g_mutex);
   constexpr std::chrono::milliseconds kMoment(2000), kStep(10);
@@ -74,7 +74,9 @@ void log_line(LogLevel level, std::string_view text) {
   std::optional<DiskOperation> writing;
   if (is_in_file()) writing.emplace("writing", kLog);
   const char* below = exchange_open_line(false) ? "\n" : "";
-  fmt::print(stderr, "{}{}{}{}\n", below, rank, prefix_of(level), text);
+  const std::string line = fmt::format("{}{}{}{}\n", below, rank, prefix_of(level), text);
+  // A log that takes no more (a full disk, a reader that has gone) is no reason to fail.
+  std::fwrite(line.data(), 1, line.size(), stderr);
   std::fflush(stderr);
 }
 

@@ -16,7 +16,7 @@ class NewerVersion : public Error {
                std::string_view advice)
       : Error(ErrorKind::data,
               fmt::format(
-                  "{}: a newer Zeno wrote it: got {} version {}, expected at most {}; use that Zeno{}{}",
+                  "{}: {} version {} was written by a newer Zeno; this one reads up to {}; use that Zeno{}{}",
                   where, what, got, known, advice.empty() ? "" : ", or ", advice)) {}
 };
 

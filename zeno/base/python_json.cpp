@@ -31,13 +31,19 @@ std::string quote_special_numbers(std::string text) {
   return out;
 }
 
-std::string unquote_special_numbers(std::string text) {
-  for (const std::string_view name : kNames) {
-    const std::string from = quoted(name);
-    for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += name.size())
-      text.replace(at, from.size(), name);
+std::string unquote_special_numbers(const std::string& text) {
+  constexpr std::string_view kMark = "\"python:";
+  std::string out;
+  size_t done = 0;
+  for (size_t at = 0; (at = text.find(kMark, at)) != std::string::npos; at += kMark.size()) {
+    for (const std::string_view name : kNames) {
+      const std::string from = quoted(name);
+      if (text.compare(at, from.size(), from) != 0) continue;
+      out.append(text, done, at - done).append(name);
+      done = at + from.size();
+    }
   }
-  return text;
+  return out.append(text, done);
 }
 
 }  // namespace zeno

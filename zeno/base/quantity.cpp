@@ -24,6 +24,11 @@ std::optional<Split> split(std::string_view text) {
   return parts;
 }
 
+std::optional<double> size_of(double bytes) {
+  constexpr double kMost = 0x1p60;  // casts to size_t, sums and products of a few of them hold
+  return bytes >= 1 && bytes <= kMost ? std::optional(bytes) : std::nullopt;
+}
+
 }  // namespace
 
 std::optional<double> parse_count(std::string_view text) {
@@ -43,8 +48,8 @@ std::optional<double> parse_bytes(std::string_view text) {
   double decimal = 1, binary = 1;
   for (const std::string_view unit : kUnits) {
     const std::string prefix(unit);
-    if (parts && parts->unit == prefix + "b") return parts->number * decimal;
-    if (parts && !unit.empty() && parts->unit == prefix + "ib") return parts->number * binary;
+    if (parts && parts->unit == prefix + "b") return size_of(parts->number * decimal);
+    if (parts && !unit.empty() && parts->unit == prefix + "ib") return size_of(parts->number * binary);
     decimal *= 1000;
     binary *= 1024;
   }

@@ -12,7 +12,7 @@ namespace zeno {
 std::optional<double> parse_count(std::string_view text);
 
 // "80GB" (10^9), "80GiB" (2^30), "1.5 TB", "512MB". The unit is required: 80 alone could be anything. Nothing
-// when it is not a positive size.
+// when it is not a size from 1 byte to 2^60.
 std::optional<double> parse_bytes(std::string_view text);
 
 // "7.5 billion", "350 million", "1 trillion"; below a million the number itself.

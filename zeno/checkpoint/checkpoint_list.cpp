@@ -54,7 +54,9 @@ bool is_newer(const Path& folder) {
   const File file = File::open(folder / kManifestName);
   std::string beginning(std::min(file.size(), kBeginning), '\0');
   file.read_at(beginning.data(), beginning.size(), 0);
-  return is_newer_manifest(beginning);
+  if (stated_version(beginning) <= kManifestVersion) return false;
+  // What is larger than any manifest of ours is not damage of one.
+  return file.size() > kMaxManifestBytes || is_newer_manifest(read_file(folder / kManifestName));
 }
 
 void remove_checkpoint(const Path& folder) {

@@ -9,6 +9,7 @@
 
 #include "zeno/base/error.h"
 #include "zeno/base/file.h"
+#include "zeno/base/utf8.h"
 
 namespace zeno::checkpoint {
 namespace {
@@ -73,10 +74,11 @@ std::vector<Path> in_order(const std::map<int, Path>& by_rank, const Path& folde
   std::vector<Path> files;
   std::vector<int> ranks;
   for (const auto& [rank, path] : by_rank) ranks.push_back(rank);
+  const std::string there = shortened(fmt::format("{}", fmt::join(ranks, ", ")), 120);
   for (const auto& [rank, path] : by_rank) {
     require(rank == int(files.size()), ErrorKind::data,
             "[deepspeed] {}: the file zero_pp_rank_{}_mp_rank_00{} is missing; there are those of ranks {}",
-            folder.string(), files.size(), suffix, fmt::join(ranks, ", "));
+            folder.string(), files.size(), suffix, there);
     files.push_back(path);
   }
   return files;

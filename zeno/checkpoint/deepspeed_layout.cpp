@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "zeno/base/error.h"
+#include "zeno/base/utf8.h"
 
 namespace zeno::checkpoint {
 
@@ -58,7 +59,7 @@ DeepSpeedTensor& add_tensor(DeepSpeedContents& contents, std::string_view name, 
                             const DeepSpeedFile& file) {
   const std::string plain = plain_name(name);
   const bool fresh = contents.index.emplace(plain, contents.tensors.size()).second;
-  require(fresh, ErrorKind::data, "[deepspeed] {}: {} is there twice", file.where(), plain);
+  require(fresh, ErrorKind::data, "[deepspeed] {}: {} is there twice", file.where(), shortened(plain, 120));
   return contents.tensors.emplace_back(DeepSpeedTensor{plain, std::move(shape), {}});
 }
 

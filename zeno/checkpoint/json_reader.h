@@ -18,7 +18,7 @@ class JsonReader {
   // `where` begins every message: "[safetensors] model.safetensors".
   JsonReader(std::string_view text, std::string where);
 
-  // What messages name besides: a tensor. It must live until the next call.
+  // Also named in messages, such as a tensor. It must live until the next call.
   void about(std::string_view subject) { subject_ = subject; }
 
   // An object: enter, then while next_key() take its value; an array likewise. `what` is for the message when

@@ -22,10 +22,10 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int64_t kVersion = 1;
 // The text starts with the checksum of what follows it, at fixed places, so that every byte is covered.
 constexpr std::string_view kOpening = "{\"checksum\":\"";
 constexpr size_t kDigits = 16;
+constexpr size_t kMostRunBytes = size_t(1) << 20;  // what is in it takes a few KB
 
 std::string sealed(const ordered_json& body) {
   std::string rest = "\"," + body.dump().substr(1);  // continues the object after the checksum
@@ -33,37 +33,33 @@ std::string sealed(const ordered_json& body) {
   return fmt::format("{}{:016x}{}\n", kOpening, sum, rest);
 }
 
-// The version that a manifest says it is of, whatever else is in it; 0: none can be found.
-int64_t stated_version(std::string_view text) {
-  try {
-    JsonReader reader(text, "");
-    std::string key;
-    reader.enter_object("manifest");
-    while (reader.next_key(key)) {
-      if (key == "version") return reader.integer("version");
-      reader.skip("value");
-    }
-  } catch (const Error&) {  // damaged: not for this function to say
-  }
-  return 0;
+bool begins_sealed(std::string_view text) {
+  if (!text.starts_with(kOpening) || text.size() <= kOpening.size() + kDigits) return false;
+  const auto is_digit = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
+  return std::ranges::all_of(text.substr(kOpening.size(), kDigits), is_digit) &&
+         text[kOpening.size() + kDigits] == '"';
+}
+
+// The checksum that a sealed text should have.
+std::string seal_of(std::string_view text) {
+  const size_t head = kOpening.size() + kDigits;
+  const std::string_view rest = text.substr(head, text.size() - head - 1);
+  return fmt::format("{:016x}", checksum_of(std::as_bytes(std::span(rest))));
 }
 
 // Before anything else is looked at: all of it may be different in a newer version.
 void refuse_newer(std::string_view text, std::string_view where) {
-  const int64_t version = stated_version(text);
-  if (version > kVersion)
-    throw NewerVersion(fmt::format("[{}]", where), "checkpoint", version, kVersion, "another --out");
+  if (is_newer_manifest(text))
+    throw NewerVersion(fmt::format("[{}]", where), "checkpoint", stated_version(text), kManifestVersion,
+                       "another --out");
 }
 
-// The text behind a checksum that is right.
 void check_seal(std::string_view text, std::string_view where) {
-  const size_t head = kOpening.size() + kDigits;
-  require(text.starts_with(kOpening) && text.size() > head + 1 && text.back() == '\n', ErrorKind::data,
-          "[{}] this is no manifest, or its end is missing ({} bytes)", where, text.size());
-  const std::string_view rest = text.substr(head, text.size() - head - 1);
+  require(text.starts_with(kOpening) && text.size() > kOpening.size() + kDigits + 1 && text.back() == '\n',
+          ErrorKind::data, "[{}] this is no manifest, or its end is missing ({} bytes)", where, text.size());
   // As text: a digit that became upper case is damage too.
   const std::string_view stated = text.substr(kOpening.size(), kDigits);
-  const std::string got = fmt::format("{:016x}", checksum_of(std::as_bytes(std::span(rest))));
+  const std::string got = seal_of(text);
   require(got == stated, ErrorKind::data, "[{}] damaged: got checksum {}, expected {}", where, got,
           shortened(stated, kDigits));
 }
@@ -137,7 +133,7 @@ Extent read_extent(JsonReader& reader, std::string& scratch) {
     if (taken == 4) extent.checksum = read_hex(reader, scratch);
     if (taken == 5) break;
   }
-  if (taken != 5) reader.fail("an extent has another number of values, expected 5");
+  if (taken != 5) reader.fail("an extent must have 5 values");
   extent.state = int(values[0]);
   extent.tensor = int(values[1]);
   extent.begin = values[2];
@@ -239,11 +235,14 @@ Manifest read_manifest_text(std::string_view text, std::string_view where) {
       manifest.files = read_files(reader);
     } else {
       manifest.run = reader.skip(key);
+      if (manifest.run.size() > kMostRunBytes)
+        reader.fail(
+            fmt::format("\"run\" has {} bytes, expected at most {}", manifest.run.size(), kMostRunBytes));
     }
   }
   reader.end();
-  if (version != kVersion)
-    reader.fail(fmt::format("got checkpoint version {}, expected {}", version, kVersion));
+  if (version != kManifestVersion)
+    reader.fail(fmt::format("got checkpoint version {}, expected {}", version, kManifestVersion));
   return manifest;
 }
 
@@ -257,7 +256,8 @@ void check_cover(const Manifest& manifest, std::string_view where) {
       require(sane && e.state >= 0 && size_t(e.state) < manifest.states.size() && e.tensor >= 0 &&
                   size_t(e.tensor) < manifest.tensors.size() &&
                   e.begin <= manifest.tensors[size_t(e.tensor)].count() - e.count,
-              ErrorKind::data, "[{}] file {} has an extent of no known state or tensor", where, file.name);
+              ErrorKind::data, "[{}] file {} has an extent outside the listed states and tensors", where,
+              file.name);
       parts.push_back(&e);
     }
   }
@@ -310,7 +310,7 @@ std::string format_manifest(const Manifest& manifest) {
     states.push_back({{"name", state.name}, {"dtype", std::string(name_of(state.dtype))}});
   for (const StateTensor& t : manifest.tensors) tensors.push_back({t.name, t.rows, t.cols});
   for (const StateFile& file : manifest.files) files.push_back(json_of(file));
-  return sealed({{"version", kVersion},
+  return sealed({{"version", kManifestVersion},
                  {"step", manifest.step},
                  {"world", manifest.world},
                  {"states", std::move(states)},
@@ -327,7 +327,29 @@ Manifest parse_manifest(std::string_view text, std::string_view where) {
   return manifest;
 }
 
-bool is_newer_manifest(std::string_view beginning) { return stated_version(beginning) > kVersion; }
+int64_t stated_version(std::string_view beginning) {
+  try {
+    JsonReader reader(beginning, "");
+    std::string key;
+    reader.enter_object("manifest");
+    while (reader.next_key(key)) {
+      const std::string_view value = reader.skip("value");
+      if (key != "version") continue;
+      int64_t version = 0;
+      const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), version);
+      if (end != value.data() + value.size()) return 0;
+      const bool above = error == std::errc::result_out_of_range && !value.starts_with('-');
+      return above ? std::numeric_limits<int64_t>::max() : version;
+    }
+  } catch (const Error&) {  // damaged: not for this function to say
+  }
+  return 0;
+}
+
+bool is_newer_manifest(std::string_view text) {
+  if (stated_version(text) <= kManifestVersion) return false;
+  return !begins_sealed(text) || seal_of(text) == text.substr(kOpening.size(), kDigits);
+}
 
 std::string format_state_files(const std::vector<StateFile>& files) {
   ordered_json list = ordered_json::array();

@@ -41,6 +41,8 @@ struct Extent {
   bool operator==(const Extent&) const = default;
 };
 
+inline constexpr int64_t kManifestVersion = 1;
+
 // Largest manifest, and note of a rank: far above any real one.
 inline constexpr uint64_t kMaxManifestBytes = uint64_t(256) << 20;
 
@@ -69,8 +71,11 @@ struct Manifest {
 // Error(data) that starts with `where`; a newer version is a NewerVersion (zeno/base/newer_version.h).
 std::string format_manifest(const Manifest& manifest);
 Manifest parse_manifest(std::string_view text, std::string_view where);
-// Is a manifest that begins so of a newer version than this Zeno reads?
-bool is_newer_manifest(std::string_view beginning);
+// The version in a manifest that begins so, the largest number for any above that; 0: none can be found.
+int64_t stated_version(std::string_view beginning);
+// Is a manifest, all of it, of a newer version than this Zeno reads? One that begins with a seal must have
+// the right one: a flipped bit makes no newer version.
+bool is_newer_manifest(std::string_view text);
 
 // What one rank has written, for the one that writes the manifest.
 std::string format_state_files(const std::vector<StateFile>& files);

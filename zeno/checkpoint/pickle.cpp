@@ -17,6 +17,8 @@ namespace {
 // Bounds on memory, far above any real checkpoint: of values, of those that are remembered, of a storage's
 // name and of a shape. A value may be used any number of times, and its copies would add up.
 constexpr size_t kMostValues = size_t(1) << 21;
+// In all lists and dicts together: real values are items once or twice.
+constexpr size_t kMostItems = 4 * kMostValues;
 constexpr size_t kMostNameBytes = 255, kMostDimensions = 64;
 
 struct StorageType {
@@ -87,6 +89,15 @@ class Machine {
     return &out_.nodes.emplace_back(PickleNode{std::move(value)});
   }
 
+  PickleValue make_list(std::vector<PickleValue> items) {
+    count_items(items.size());
+    return make(PickleList{std::move(items)});
+  }
+  void count_items(size_t more) {
+    items_ += more;
+    check(items_ <= kMostItems, "too many values in lists and dicts");
+  }
+
   void check(bool ok, std::string_view what) const {
     require(ok, ErrorKind::data, "[{}] pickle: {}; the file is damaged or not a checkpoint", where_, what);
   }
@@ -140,7 +151,7 @@ class Machine {
   void push_tuple(size_t count) {
     std::vector<PickleValue> items(count);
     for (size_t i = count; i-- > 0;) items[i] = pop();
-    push(make(PickleList{std::move(items)}));
+    push(make_list(std::move(items)));
   }
   void push_integer(std::string_view bytes) {
     check(bytes.size() <= 8, "an integer has more than 64 bits");
@@ -167,11 +178,13 @@ class Machine {
   void append(const std::vector<PickleValue>& values) {
     auto* list = std::get_if<PickleList>(&top().value);
     check(list != nullptr, "items are added to something that is no list");
+    count_items(values.size());
     list->items.insert(list->items.end(), values.begin(), values.end());
   }
   void set_items(const std::vector<PickleValue>& values) {
     auto* dict = std::get_if<PickleDict>(&top().value);
     check(dict != nullptr && values.size() % 2 == 0, "items are set in something that is no dict");
+    count_items(values.size());
     for (size_t i = 0; i < values.size(); i += 2) dict->items.emplace_back(values[i], values[i + 1]);
   }
 
@@ -192,6 +205,7 @@ class Machine {
   std::vector<PickleValue> stack_;
   std::vector<size_t> marks_;
   std::map<uint64_t, PickleValue> memo_;
+  size_t items_ = 0;
 };
 
 bool Machine::step_constant(uint8_t code) {
@@ -237,7 +251,7 @@ bool Machine::step_container(uint8_t code) {
       return marks_.push_back(stack_.size()), true;
     case 't':
     case 'l':
-      return push(make(PickleList{pop_to_mark()})), true;
+      return push(make_list(pop_to_mark())), true;
     case 'd': {
       const std::vector<PickleValue> values = pop_to_mark();
       push(make(PickleDict{}));

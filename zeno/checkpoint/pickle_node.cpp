@@ -15,7 +15,7 @@ struct Key {
   auto operator<=>(const Key&) const = default;
 };
 
-// No name of a parameter is longer; comparing the same long text again and again would take for ever.
+// No name of a parameter is longer; comparing the same long text again and again would be too slow.
 constexpr size_t kMostKeyBytes = 512;
 
 bool has_key(const PickleNode& key) {

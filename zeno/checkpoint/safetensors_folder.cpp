@@ -1,5 +1,7 @@
 #include "zeno/checkpoint/safetensors_folder.h"
 
+#include <set>
+
 #include "zeno/base/error.h"
 #include "zeno/base/utf8.h"
 #include "zeno/checkpoint/json_reader.h"
@@ -29,7 +31,8 @@ std::map<std::string, std::string> read_index(const Path& path) {
       if (shard.empty() || Path(shard) != Path(shard).filename() || shard == "..")
         reader.fail(fmt::format("shard is \"{}\", expected a plain file name", shortened(shard, 120)));
       if (!shards.emplace(name, shard).second) reader.fail("occurs twice");
-      if (shards.size() > kMostTensors) reader.fail(fmt::format("is one of more than {}", kMostTensors));
+      if (shards.size() > kMostTensors)
+        reader.fail(fmt::format("the index lists more than {} tensors", kMostTensors));
       reader.about("");
     }
   }
@@ -39,6 +42,21 @@ std::map<std::string, std::string> read_index(const Path& path) {
 }
 
 }  // namespace
+
+std::vector<Path> weight_files(const Path& folder) {
+  std::vector<Path> files{folder / kWeightsName};
+  if (file_exists(files[0])) return files;
+  files.push_back(folder / kIndexName);
+  if (!file_exists(files[1])) return files;
+  try {
+    std::set<std::string> shards;
+    for (const auto& [tensor, shard] : read_index(files[1])) shards.insert(shard);
+    for (const std::string& shard : shards) files.push_back(folder / shard);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::data) throw;
+  }
+  return files;
+}
 
 WeightFolder::WeightFolder(Path folder) : folder_(std::move(folder)) {
   if (file_exists(folder_ / kWeightsName)) {
@@ -64,7 +82,8 @@ void WeightFolder::open_shards() {
   files_.reserve(opened.size());  // StoredTensor points into it
   for (auto& [shard, position] : opened) {
     require(file_exists(folder_ / shard), ErrorKind::data,
-            "[weights] {}: names {}, which is not in the folder; download it again", index.string(), shard);
+            "[weights] {}: names {}, which is not in the folder; download it again", index.string(),
+            shortened(shard, 120));
     position = files_.size();
     files_.push_back(SafetensorsFile::open(folder_ / shard));
   }
@@ -72,7 +91,7 @@ void WeightFolder::open_shards() {
     const SafetensorsFile& file = files_[opened[shard]];
     const TensorInfo* info = file.find(name);
     require(info != nullptr, ErrorKind::data, "[weights] {}: says that {} is in {}, but it is not",
-            index.string(), name, shard);
+            index.string(), shortened(name, 120), shortened(shard, 120));
     tensors_[name] = {&file, info};
   }
 }

@@ -14,6 +14,10 @@ namespace zeno::checkpoint {
 inline constexpr std::string_view kWeightsName = "model.safetensors";
 inline constexpr std::string_view kIndexName = "model.safetensors.index.json";
 
+// The files that a WeightFolder reads, whether they are there or not. An index that is damaged stands alone:
+// who loads the weights says so.
+std::vector<Path> weight_files(const Path& folder);
+
 // A tensor and the file it is in; both belong to the WeightFolder.
 struct StoredTensor {
   const SafetensorsFile* file = nullptr;

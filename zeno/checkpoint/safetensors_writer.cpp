@@ -144,8 +144,10 @@ void WeightFolderWriter::commit() {
     remove_file(folder_ / kIndexName);  // no index while shards are being exchanged
     for (const auto& file : files_) file->commit();
     OrderedJson index = {{"metadata", {{"total_size", total_bytes_}}}, {"weight_map", OrderedJson::object()}};
+    auto& map = index["weight_map"].get_ref<OrderedJson::object_t&>();
     const std::map<std::string, size_t> sorted(shard_of_.begin(), shard_of_.end());
-    for (const auto& [name, shard] : sorted) index["weight_map"][name] = shard_name(shard);
+    // Behind the others: [] would look through them all.
+    for (const auto& [name, shard] : sorted) map.push_back({name, shard_name(shard)});
     replace_file(folder_ / kIndexName, index.dump(2) + "\n");
     remove_file(folder_ / kWeightsName);
   }

@@ -52,7 +52,7 @@ class TorchFile {
   std::string folder_;  // of the archive's entries
   Pickle pickle_;
   std::vector<TorchTensor> tensors_;
-  // Of containers, and of all tensors: shared ones count each time.
+  // Nodes visited and bytes of tensor names; shared nodes count each time.
   size_t visits_ = 0, name_bytes_ = 0;
 };
 

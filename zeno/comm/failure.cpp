@@ -1,7 +1,10 @@
 #include "zeno/comm/failure.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <thread>
 
 #include "zeno/comm/joint_error.h"
@@ -15,8 +18,11 @@ Ending ending_of(const std::exception_ptr& error) {
     return {e.what(), e.kind(), true, e.tells()};
   } catch (const Error& e) {
     return {e.what(), e.kind()};
+  } catch (const std::bad_alloc&) {
+    return {"[memory] the system has no memory left; use a smaller batch or a shorter --seq-len",
+            ErrorKind::memory};
   } catch (const std::exception& e) {
-    return {e.what()};
+    return {fmt::format("internal: {}", e.what())};
   } catch (...) {
     return {"an exception of unknown type"};
   }

@@ -10,29 +10,6 @@
 namespace zeno::data {
 namespace {
 
-// The deepest nesting of brackets outside of texts; at least that of a parser that walks through `text`.
-int depth_of(std::string_view text) {
-  int depth = 0, deepest = 0;
-  bool quoted = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quoted) {
-      if (c == '\\') {
-        ++i;
-      } else {
-        quoted = c != '"';
-      }
-    } else if (c == '"') {
-      quoted = true;
-    } else if (c == '{' || c == '[') {
-      deepest = std::max(deepest, ++depth);
-    } else if (c == '}' || c == ']') {
-      --depth;
-    }
-  }
-  return deepest;
-}
-
 // What stands between two marks of the library's message; empty: one of them is missing.
 std::string between(std::string_view text, std::string_view from, std::string_view to) {
   const size_t begin = text.find(from);
@@ -75,7 +52,8 @@ std::string place_of(std::string_view text, size_t byte) {
 }  // namespace
 
 Json parse_json(std::string_view text) {
-  require(depth_of(text) <= kMaxJsonDepth, ErrorKind::data, "nested deeper than {} levels", kMaxJsonDepth);
+  const std::string excess = json_excess(text, kRecordLimits);
+  require(excess.empty(), ErrorKind::data, "{}", excess);
   try {
     return Json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "zeno/base/disk_operation.h"
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
 #include "zeno/base/quantity.h"
@@ -15,17 +16,28 @@
 namespace zeno::data {
 namespace {
 
-// The largest id first, in a loop that vectorises; only a file that fails is searched for the position.
+// The pages of a mapped file may have to come from its disk: calls `use(block, begin)` for one block after
+// the other, each an operation of its own.
+template <class T, class Use>
+void read_blocks(std::span<const T> ids, const Path& path, const Use& use) {
+  constexpr size_t kBlock = size_t(1) << 22;
+  for (size_t begin = 0; begin < ids.size(); begin += kBlock) {
+    const DiskOperation waiting("reading", path);
+    use(ids.subspan(begin, std::min(kBlock, ids.size() - begin)), begin);
+  }
+}
+
+// The largest id first, in a loop that vectorises; only a block that fails is searched for the position.
 template <class T>
-void check_vocabulary(std::span<const T> ids, int64_t vocab_size, const Path& path) {
+void check_vocabulary(std::span<const T> ids, size_t begin, int64_t vocab_size, const Path& path) {
   uint32_t largest = 0;
   for (const T id : ids) largest = std::max(largest, uint32_t(id));
-  if (ids.empty() || int64_t(largest) < vocab_size) return;
+  if (int64_t(largest) < vocab_size) return;
   const auto bad = std::ranges::find_if(ids, [&](T id) { return int64_t(uint32_t(id)) >= vocab_size; });
   fail(ErrorKind::data,
        "[data] {}: token at position {}: got id {}, expected below the model's vocabulary size {}; tokenise "
        "the data with the tokenizer of this model",
-       path.string(), bad - ids.begin(), uint32_t(*bad), vocab_size);
+       path.string(), begin + size_t(bad - ids.begin()), uint32_t(*bad), vocab_size);
 }
 
 template <class Values>
@@ -111,7 +123,10 @@ void TokenSource::add_memory(Sample tokens, std::span<const int64_t> starts) {
 
 void TokenSource::add_token_file(const Path& path, int64_t vocab_size) {
   TokenFile file(path);
-  file.visit([&](auto ids) { check_vocabulary(ids, vocab_size, path); });
+  file.visit([&](auto ids) {
+    read_blocks(ids, path,
+                [&](auto block, size_t begin) { check_vocabulary(block, begin, vocab_size, path); });
+  });
   if (file.count() == 0) return log_warning("[data] {} is empty and is left out", path.string());
   if (own_starts_.empty() && !parts_.empty()) {
     const auto before = std::get<CachedSamples>(parts_[0].tokens).document_starts();
@@ -122,9 +137,11 @@ void TokenSource::add_token_file(const Path& path, int64_t vocab_size) {
   if (file.eos()) {
     file.visit([&](auto ids) {
       const auto eos = typename decltype(ids)::value_type(*file.eos());
-      for (size_t i = 0; i + 1 < ids.size(); ++i) {
-        if (ids[i] == eos) own_starts_.push_back(tokens_ + int64_t(i) + 1);
-      }
+      read_blocks(ids.first(ids.size() - 1), path, [&](auto block, size_t begin) {
+        for (size_t i = 0; i < block.size(); ++i) {
+          if (block[i] == eos) own_starts_.push_back(tokens_ + int64_t(begin + i) + 1);
+        }
+      });
     });
   }
   const int64_t count = file.count();

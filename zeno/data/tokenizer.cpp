@@ -8,6 +8,7 @@
 #include "zeno/base/host.h"
 #include "zeno/base/workers.h"
 #include "zeno/data/tokenizer/folder.h"
+#include "zeno/data/tokenizer/limits.h"
 #include "zeno/data/tokenizer/pipeline.h"
 
 namespace zeno::data {
@@ -30,6 +31,7 @@ Tokenizer Tokenizer::open(const Path& folder) {
 bool Tokenizer::exists(const Path& folder) { return tokenizer::has_tokenizer(folder); }
 
 Tokenizer Tokenizer::parse(std::string_view json, std::string_view where) try {
+  check_json_limits(json, fmt::format("[tokenizer] {}", where), tokenizer::kJsonLimits);
   return Tokenizer(std::make_shared<State>(nlohmann::json::parse(json), where));
 } catch (const nlohmann::json::exception& error) {
   fail(ErrorKind::data, "[tokenizer] {}: not a tokenizer.json: {}", where, error.what());

@@ -81,7 +81,7 @@ class DiskStore::Transfer {
       for (const size_t stretch : to_sum_) write_ ? sum(stretch) : verify(stretch);
       to_sum_.clear();
       if (in_flight_ == 0) break;
-      const DiskOperation waiting = operation();
+      const DiskOperation waiting(what(), folder());
       const size_t count = lane_.queue->wait(completions);
       for (size_t i = 0; i < count; ++i) take(completions[i]);
     }
@@ -97,9 +97,8 @@ class DiskStore::Transfer {
     bool copied = false;
   };
 
-  DiskOperation operation() const {
-    return {write_ ? "writing to" : "reading from", store_.options_.folders.front()};
-  }
+  const char* what() const { return write_ ? "writing to" : "reading from"; }
+  const Path& folder() const { return store_.options_.folders.front(); }
   std::byte* payload(size_t block) const { return memory_ + block * store_.options_.request_bytes; }
 
   void start(int tag) {
@@ -132,10 +131,11 @@ class DiskStore::Transfer {
     }
   }
 
+  // The system may do a part of the work here, not only in wait().
   void submit(int tag) {
+    const DiskOperation submitting(what(), folder());
     const Slot& slot = slots_[size_t(tag)];
     const Block& block = extent_.blocks[slot.block];
-    const DiskOperation waiting = operation();  // io_uring may carry it out at once
     lane_.queue->submit({.write = write_,
                          .fd = (*files_)[size_t(block.file)].fd(),
                          .data = slot.data + slot.done,

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "zeno/base/error.h"
+#include "zeno/base/json_limits.h"
 #include "zeno/model/config_keys.h"
 
 namespace zeno::model {
@@ -94,6 +95,7 @@ void read_saved(const ConfigKeys& keys, AdapterConfig& config) {
 }  // namespace
 
 AdapterConfig parse_adapter_config(std::string_view text, std::string_view where) {
+  check_json_limits(text, fmt::format("[adapter] {}", where));
   Json json;
   try {
     json = Json::parse(text);
@@ -130,7 +132,7 @@ AdapterConfig load_adapter_config(const Path& folder) {
       file_exists(path), ErrorKind::data,
       "[adapter] {}: got no such file, expected the folder of an adapter in PEFT's format; check the path",
       path.string());
-  return parse_adapter_config(read_file(path, 1 << 24), path.string());
+  return parse_adapter_config(read_file(path, 1 << 22), path.string());
 }
 
 std::string adapter_config_text(const LoraOptions& options, const ModelConfig& model,

@@ -5,8 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "zeno/base/json_limits.h"
 #include "zeno/base/log.h"
 #include "zeno/base/python_json.h"
+#include "zeno/base/utf8.h"
 #include "zeno/model/config_keys.h"
 #include "zeno/model/family.h"
 
@@ -15,7 +17,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string_view shortened(std::string_view name) { return name.substr(0, 80); }
+// Room for a label of each of many thousand classes.
+constexpr uint64_t kMaxConfigBytes = uint64_t(4) << 20;
+constexpr JsonLimits kConfigLimits{.values = 100'000, .keys = 20'000};
+
+std::string shown(std::string_view name) { return shortened(name, 80); }
 
 // "LlamaForCausalLM" of "architectures"; empty in a file without it.
 std::string class_of(const ConfigKeys& keys) {
@@ -33,7 +39,7 @@ const Family& family_of_class(const ConfigKeys& keys, const std::string& name) {
   }
   fail(ErrorKind::data,
        "[model] {}: architecture \"{}\" is not supported, expected a causal language model of {}",
-       keys.where(), shortened(name), supported_archs());
+       keys.where(), shown(name), supported_archs());
 }
 
 const Family& family_of_type(const ConfigKeys& keys) {
@@ -42,7 +48,7 @@ const Family& family_of_type(const ConfigKeys& keys) {
     if (family.model_type == type) return family;
   }
   fail(ErrorKind::data, "[model] {}: model_type \"{}\" is not supported, expected one of {}", keys.where(),
-       shortened(type), supported_archs());
+       shown(type), supported_archs());
 }
 
 // "LlamaFor…", "LLaMAFor…"
@@ -59,15 +65,14 @@ void check_class(const ConfigKeys& keys, const Family& family, const std::string
   const auto refuse = [&](std::string_view why) {
     fail(ErrorKind::data,
          "[model] {}: architecture \"{}\" {}, expected {}; give the causal language model it was made from",
-         keys.where(), shortened(name), why, family.class_name);
+         keys.where(), shown(name), why, family.class_name);
   };
   if (has("Classification") || has("Reward") || has("Score") || has("ValueHead") || has("QuestionAnswering"))
     refuse("has a classification, reward or value head");
   if (name.ends_with("Model") && !has("LMHead")) refuse("is a model without a language-model head");
   if (!has("LM") || !begins_like_a_family(name)) refuse("is not supported");
   // Misspelt names and subclasses; transformers goes by model_type, too.
-  config.warnings.push_back(
-      fmt::format("architecture \"{}\" is read as {}", shortened(name), family.class_name));
+  config.warnings.push_back(fmt::format("architecture \"{}\" is read as {}", shown(name), family.class_name));
 }
 
 void read_dtype(const ConfigKeys& keys, ModelConfig& config) {
@@ -76,7 +81,7 @@ void read_dtype(const ConfigKeys& keys, ModelConfig& config) {
   if (dtype && is_float(*dtype)) {
     config.dtype = *dtype;
   } else {
-    config.warnings.push_back(fmt::format("dtype \"{}\" is taken as float32", name));
+    config.warnings.push_back(fmt::format("dtype \"{}\" is taken as float32", shown(name)));
   }
 }
 
@@ -133,11 +138,12 @@ Arch parse_arch(std::string_view name) {
   for (const Family& family : families()) {
     if (family.model_type == name) return family.arch;
   }
-  fail(ErrorKind::usage, "[model] architecture \"{}\" is not supported, expected one of {}", name,
+  fail(ErrorKind::usage, "[model] architecture \"{}\" is not supported, expected one of {}", shown(name),
        supported_archs());
 }
 
 ModelConfig parse_config(std::string_view text, std::string_view where) {
+  check_json_limits(text, fmt::format("[model] {}", where), kConfigLimits);
   Json json;
   try {
     json = Json::parse(quote_special_numbers(std::string(text)));
@@ -175,7 +181,7 @@ ModelConfig load_config(const Path& folder) {
   require(file_exists(path), ErrorKind::data,
           "[model] {}: there is no such file; give a Hugging Face model folder, or make one with zeno init",
           path.string());
-  ModelConfig config = parse_config(read_file(path, 1 << 24), path.string());
+  ModelConfig config = parse_config(read_file(path, kMaxConfigBytes), path.string());
   if (log_rank() <= 0) {
     for (const std::string& warning : config.warnings) log_warning("[model] {}: {}", path.string(), warning);
   }
@@ -207,7 +213,7 @@ void check_config(const ModelConfig& config, std::string_view where, ErrorKind k
   in_range(config.head_dim, kMaxHeadDim, "head size");
   in_range(config.max_positions, kMaxPositions, "number of positions");
   require(rough_parameters(config) <= kMaxParameters, kind,
-          "[model] {}: the sizes together make {:.2g} parameters, expected at most {:.0g}", where,
+          "[model] {}: these sizes give {:.2g} parameters, expected at most {:.0g}", where,
           rough_parameters(config), kMaxParameters);
   require(config.heads % config.kv_heads == 0, kind,
           "[model] {}: {} key/value heads (num_key_value_heads) do not divide {} heads", where,

@@ -7,14 +7,19 @@
 #include <nlohmann/json.hpp>
 
 #include "zeno/base/error.h"
+#include "zeno/base/json_limits.h"
 #include "zeno/base/math.h"
 #include "zeno/base/newer_version.h"
+#include "zeno/base/utf8.h"
 
 namespace zeno::plan {
 namespace {
 
 constexpr int64_t kVersion = 1;  // of the file
 constexpr double kGiB = 1024.0 * 1024 * 1024;
+constexpr double kMostRanks = 1 << 20;    // on a node, and nodes
+constexpr double kMostOfAnything = 1e18;  // bytes, and FLOP/s
+constexpr uint64_t kMostFileBytes = 1 << 20;
 
 // Every number of a machine once, for reading and writing.
 struct Field {
@@ -100,6 +105,19 @@ std::vector<Machine> known_machines() {
   return {h200, h100, a100, v100};
 }
 
+// What a file holds; no object where it is no JSON.
+nlohmann::json read_object(const Path& file) {
+  const std::string text = read_file(file, kMostFileBytes);
+  check_json_limits(text, fmt::format("[machine] {}", file.string()));
+  return nlohmann::json::parse(text, nullptr, false);
+}
+
+// Short enough for one line of an error.
+std::string shown(const nlohmann::json& value) {
+  if (value.is_structured()) return fmt::format("an {}", value.type_name());
+  return shortened(value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace), 60);
+}
+
 // A newer Zeno may know more of a machine. A file without a version is of the first.
 void refuse_newer(const nlohmann::json& json, const Path& file) {
   const int64_t version = json.contains("version") && json["version"].is_number_integer()
@@ -113,17 +131,20 @@ void refuse_newer(const nlohmann::json& json, const Path& file) {
 Machine parse_machine(const nlohmann::json& json, const Path& file) {
   refuse_newer(json, file);
   const auto check = [&](bool good, std::string_view key, std::string_view expected) {
-    require(good, ErrorKind::data,
-            "[machine] {}: \"{}\": got {}, expected {}; write the file again with zeno doctor --measure",
-            file.string(), key, json.contains(key) ? json[std::string(key)].dump() : "nothing", expected);
+    if (good) return;
+    fail(ErrorKind::data,
+         "[machine] {}: \"{}\": got {}, expected {}; write the file again with zeno doctor --measure",
+         file.string(), shortened(key, 60), json.contains(key) ? shown(json[std::string(key)]) : "nothing",
+         expected);
   };
   const auto text = [&](const char* key) {
     check(json.contains(key) && json[key].is_string(), key, "a text");
     return json[key].get<std::string>();
   };
-  const auto number = [&](const std::string& key) {
-    check(json.contains(key) && json[key].is_number() && json[key].get<double>() >= 0, key,
-          "a number, at least 0");
+  const auto number = [&](const std::string& key, double most = kMostOfAnything) {
+    const bool good = json.contains(key) && json[key].is_number() && json[key].get<double>() >= 0 &&
+                      json[key].get<double>() <= most;
+    check(good, key, fmt::format("a number from 0 to {:g}", most));
     return json[key].get<double>();
   };
   Machine machine;
@@ -131,10 +152,12 @@ Machine parse_machine(const nlohmann::json& json, const Path& file) {
   const std::string kind = text("device");
   check(kind == "cpu" || kind == "cuda", "device", "\"cpu\" or \"cuda\"");
   machine.kind = kind == "cuda" ? Device::Kind::cuda : Device::Kind::cpu;
-  machine.nodes = int(number("nodes"));
-  machine.node_ranks = int(number("node_ranks"));
+  machine.nodes = int(number("nodes", kMostRanks));
+  machine.node_ranks = int(number("node_ranks", kMostRanks));
   check(machine.nodes > 0, "nodes", "at least 1");
   check(machine.node_ranks > 0, "node_ranks", "at least 1");
+  check(double(machine.nodes) * machine.node_ranks <= kMostRanks, "nodes",
+        fmt::format("at most {:g} ranks on all", kMostRanks));
   std::vector<std::string> known{"version", "name", "device", "nodes", "node_ranks"};
   for (const Field& field : fields_of(machine)) {
     field.value = number(known.emplace_back(field.name));
@@ -186,7 +209,9 @@ Machine named_machine(std::string_view name) {
     if (cut == std::string_view::npos || name.substr(0, cut) != machine.name) continue;
     const std::string_view count = name.substr(cut + 1);
     const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), machine.nodes);
-    if (error != std::errc() || end != count.data() + count.size() || machine.nodes < 1) break;
+    if (error != std::errc() || end != count.data() + count.size() || machine.nodes < 1 ||
+        double(machine.nodes) * machine.node_ranks > kMostRanks)
+      break;
     machine.name = name;
     return machine;
   }
@@ -197,7 +222,7 @@ Machine named_machine(std::string_view name) {
 }
 
 Machine load_machine(const Path& file) {
-  const nlohmann::json json = nlohmann::json::parse(read_file(file), nullptr, false);
+  const nlohmann::json json = read_object(file);
   require(json.is_object(), ErrorKind::data,
           "[machine] {}: got no JSON object, expected the rates of a machine; write it with zeno doctor "
           "--measure",
@@ -207,7 +232,7 @@ Machine load_machine(const Path& file) {
 
 void save_machine(const Machine& machine, const Path& file) {
   if (file_exists(file)) {
-    const nlohmann::json there = nlohmann::json::parse(read_file(file), nullptr, false);
+    const nlohmann::json there = read_object(file);
     if (there.is_object()) refuse_newer(there, file);
   }
   nlohmann::ordered_json json;

@@ -11,6 +11,7 @@
 #include <optional>
 #include <random>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "zeno/base/host.h"
@@ -19,6 +20,7 @@
 #include "zeno/checkpoint/manifest.h"
 #include "zeno/checkpoint/state_file.h"
 #include "zeno/comm/joint_error.h"
+#include "zeno/train/long_work.h"
 #include "zeno/train/run_inputs.h"
 
 namespace zeno::train {
@@ -42,13 +44,13 @@ std::string cut_path(const std::string& path) {
   return path.size() <= kLongest ? path : fmt::format("…{}", path.substr(path.size() - kLongest));
 }
 
-constexpr size_t kTexts = 5;  // of an input
+constexpr size_t kTexts = 6;  // of an input
 
 std::string pack(const std::vector<RunInput>& inputs) {
   std::vector<std::string> texts;
   for (const RunInput& input : inputs) {
     for (const std::string& text : {input.name, input.shown, input.value, std::to_string(int(input.kind)),
-                                    std::string(input.file.empty() ? "" : "file")})
+                                    input.problem, std::string(input.file.empty() ? "" : "file")})
       texts.push_back(text);
   }
   return pack_texts(texts);
@@ -63,7 +65,8 @@ std::vector<RunInput> unpack_inputs(std::string_view packed) {
                       .shown = text[1],
                       .value = text[2],
                       .kind = ErrorKind(std::stoi(text[3])),
-                      .file = text[4],
+                      .problem = text[4],
+                      .file = text[5],
                       .rule = {}});
   return inputs;
 }
@@ -71,6 +74,14 @@ std::vector<RunInput> unpack_inputs(std::string_view packed) {
 // What `theirs` has otherwise than `first`, which is rank 0's.
 std::string describe_difference(const RunInput& first, const RunInput& theirs, const std::string& host,
                                 const std::string& first_host, int rank) {
+  for (const auto& [input, reader, where] :
+       {std::tuple(&theirs, rank, &host), std::tuple(&first, 0, &first_host)}) {
+    if (input->problem.empty()) continue;
+    const std::string_view reason = input->problem;
+    const size_t tag = reason.starts_with("[data] ") ? 7 : 0;
+    return fmt::format("[train] rank {} on {} cannot read {}: {}", reader, *where, input->name,
+                       cut_path(input->problem.substr(tag)));
+  }
   if (first.file.empty()) {
     return fmt::format(
         "[train] {} differs between rank {} on {} and rank 0 on {}: {} against {}; {}", theirs.name, rank,
@@ -110,23 +121,57 @@ std::optional<Difference> find_difference(const std::vector<RunInput>& first,
   return Difference(absent(more), more);
 }
 
-[[noreturn]] void fail_on_difference(const std::vector<RunInput>& mine, bool leads, comm::World& world) {
-  const std::vector<std::string> lists = world.exchange(leads ? pack(mine) : "", "inputs that differ");
+// `other`: the first rank that differs. Its list and that of rank 0 are all that is sent: lists are long
+// where there are many files.
+[[noreturn]] void fail_on_difference(const std::vector<RunInput>& mine, int other, comm::World& world) {
+  const bool sends = world.rank() == 0 || world.rank() == other;
+  const std::vector<std::string> lists = world.exchange(sends ? pack(mine) : "", "inputs that differ");
   const std::vector<std::string> hosts = world.exchange(host_name(), "names of hosts");
-  const std::vector<RunInput> first = unpack_inputs(lists[0]);
-  for (int rank = 1; rank < world.size(); ++rank) {
-    if (lists[size_t(rank)].empty() || lists[size_t(rank)] == lists[0]) continue;
-    const std::vector<RunInput> theirs = unpack_inputs(lists[size_t(rank)]);
-    // Sizes first: how much of a file is read depends on those beside it.
-    const auto size = [](const std::string& value) { return value.substr(0, value.find(" (hash ")); };
-    auto found = find_difference(first, theirs, size);
-    if (!found) found = find_difference(first, theirs, std::identity());
-    if (!found) continue;
-    comm::fail_together(
-        world, 0, found->first.kind,
-        describe_difference(found->first, found->second, hosts[size_t(rank)], hosts[0], rank));
+  const std::vector<RunInput> first = unpack_inputs(lists[0]), theirs = unpack_inputs(lists[size_t(other)]);
+  // Sizes first: how much of a file is read depends on those beside it.
+  const auto size = [](const std::string& value) { return value.substr(0, value.find(" (hash ")); };
+  auto found = find_difference(first, theirs, size);
+  if (!found) found = find_difference(first, theirs, std::identity());
+  ensure(found.has_value(), "[train] rank {} has other inputs than rank 0, and none of them differs", other);
+  comm::fail_together(
+      world, 0, found->first.kind,
+      describe_difference(found->first, found->second, hosts[size_t(other)], hosts[0], other));
+}
+
+// Fails unless all ranks have the inputs that `list` gives, which may take long, as reading them does. Of the
+// processes of a host that see the same files one reads them.
+void agree_on(const std::function<std::vector<RunInput>()>& list, comm::World& world) {
+  std::vector<RunInput> mine;
+  // Numbers of devices and inodes mean the same for all processes of a kernel.
+  std::vector<std::string> view{boot_id().empty() ? host_name() : boot_id()};
+  work_long_together(world, "what the run reads", [&](const std::stop_token&) {
+    mine = list();
+    for (const RunInput& input : mine) {
+      view.push_back(input.name);
+      view.push_back(input.file.empty() ? input.value : file_identity(input.file));
+    }
+  });
+  // Those that see what a rank before them sees leave the reading to it.
+  const std::vector<std::string> views =
+      world.exchange(std::to_string(hash_of(pack_texts(view))), "files that ranks see");
+  const bool leads = std::ranges::find(views, views[size_t(world.rank())]) - views.begin() == world.rank();
+  std::vector<std::string> contents;
+  std::function<void(const std::stop_token&)> read;
+  if (leads) {
+    read = [&](const std::stop_token& stop) {
+      for (RunInput& input : mine) {
+        if (!input.file.empty()) input.value = digest_file(input.file, input.rule, stop);
+        contents.push_back(input.name);
+        contents.push_back(input.value);
+      }
+    };
   }
-  fail(ErrorKind::internal, "[train] the inputs of ranks have different hashes, and none of them differs");
+  work_long_together(world, "reading of what the run reads", read);
+  const std::vector<std::string> hashes =
+      world.exchange(leads ? std::to_string(hash_of(pack_texts(contents))) : "", "contents of files");
+  const auto other = std::ranges::find_if(
+      hashes, [&](const std::string& hash) { return !hash.empty() && hash != hashes[0]; });
+  if (other != hashes.end()) fail_on_difference(mine, int(other - hashes.begin()), world);
 }
 
 // Fails unless all ranks have the value of rank 0. `describe(rank, host, host of rank 0)` starts the line.
@@ -141,66 +186,14 @@ void require_same(const std::string& value, std::string_view what, comm::World& 
   comm::fail_together(world, 0, ErrorKind::data, describe(rank, hosts[rank], hosts[0], *other, values[0]));
 }
 
-// Fails unless all ranks see at `path` what rank 0 sees there.
-void agree_on_resume(const Path& path, const std::function<std::string()>& look, comm::World& world) {
-  if (!spans_processes(world)) return;
-  std::string value;
-  comm::work_together(world, "the checkpoint to resume from", [&] { value = look(); });
-  require_same(
-      value, "checkpoint to resume from", world,
-      [&](size_t rank, const auto& host, const auto& first_host, const auto& theirs, const auto& first) {
-        return fmt::format(
-            "[resume] rank {} on {} sees a different {} than rank 0 on {}: {} against {}; checkpoints must "
-            "be in a folder that all hosts share",
-            rank, host, cut_path(path.string()), first_host, theirs, first);
-      });
-}
-
-// "global_step7 with 5 files, 1,024 bytes (hash 7ff5…)": large files by samples.
-std::string describe_files(const Path& folder) {
-  const std::vector<std::string> names = list_folder(folder);
-  uint64_t bytes = 0;
-  for (const std::string& name : names) bytes += size_of_file(folder / name);
-  std::vector<std::string> contents;
-  for (const std::string& name : names) {
-    contents.push_back(name);
-    contents.push_back(digest_file(folder / name, digest_rule(bytes, names.size())));
-  }
-  return fmt::format("{} with {} files, {} bytes (hash {:016x})", folder.filename().string(), names.size(),
-                     format_count(int64_t(bytes)), hash_of(pack_texts(contents)));
-}
-
 }  // namespace
 
 void agree_on_inputs(const ParsedConfig& parsed, comm::World& world) {
-  if (!spans_processes(world)) return;
-  std::vector<RunInput> mine;
-  // Numbers of devices and inodes mean the same for all processes of a kernel.
-  std::vector<std::string> view{boot_id().empty() ? host_name() : boot_id()};
-  comm::work_together(world, "what the run reads", [&] {
-    mine = run_inputs(parsed);
-    for (const RunInput& input : mine) {
-      view.push_back(input.name);
-      view.push_back(input.file.empty() ? input.value : file_identity(input.file));
-    }
-  });
-  // Those that see what a rank before them sees leave the reading to it.
-  const std::vector<std::string> views =
-      world.exchange(std::to_string(hash_of(pack_texts(view))), "files that ranks see");
-  const bool leads = std::ranges::find(views, views[size_t(world.rank())]) - views.begin() == world.rank();
-  std::vector<std::string> contents;
-  comm::work_together(world, "reading of what the run reads", [&] {
-    if (!leads) return;
-    for (RunInput& input : mine) {
-      if (!input.file.empty()) input.value = digest_file(input.file, input.rule);
-      contents.push_back(input.name);
-      contents.push_back(input.value);
-    }
-  });
-  const std::vector<std::string> hashes =
-      world.exchange(leads ? std::to_string(hash_of(pack_texts(contents))) : "", "contents of files");
-  const auto differs = [&](const std::string& hash) { return !hash.empty() && hash != hashes[0]; };
-  if (std::ranges::any_of(hashes, differs)) fail_on_difference(mine, leads, world);
+  if (spans_processes(world)) agree_on([&] { return run_inputs(parsed); }, world);
+}
+
+void agree_on_deepspeed(const checkpoint::DeepSpeedCheckpoint* checkpoint, comm::World& world) {
+  if (spans_processes(world)) agree_on([&] { return deepspeed_inputs(checkpoint); }, world);
 }
 
 void agree_on_tokens(const data::TokenSource& tokens, std::string_view flag, comm::World& world) {
@@ -212,21 +205,25 @@ void agree_on_tokens(const data::TokenSource& tokens, std::string_view flag, com
       value, "tokens of the data", world,
       [&](size_t rank, const auto& host, const auto& first_host, const auto& theirs, const auto& first) {
         return fmt::format(
-            "[train] rank {} on {} gets different tokens from {} than rank 0 on {}: {} against {}; copy the "
-            "same files to all hosts and remove the dataset cache there (--cache)",
-            rank, host, flag, first_host, theirs, first);
+            "[train] rank {} on {} gets different tokens from {} than rank 0 on {}: {} against {}; {} and "
+            "delete --cache on {}",
+            rank, host, flag, first_host, theirs, first, kCopyFiles, host);
       });
 }
 
 void agree_on_checkpoint(const Path& folder, comm::World& world) {
+  if (!spans_processes(world)) return;
   const Path manifest = folder / checkpoint::kManifestName;
-  agree_on_resume(
-      manifest, [&] { return digest_file(manifest, {}); }, world);
-}
-
-void agree_on_deepspeed(const Path& folder, const std::optional<Path>& tag, comm::World& world) {
-  agree_on_resume(
-      folder, [&] { return tag ? describe_files(*tag) : std::string("no checkpoint of DeepSpeed"); }, world);
+  std::string value;
+  comm::work_together(world, "the checkpoint to resume from", [&] { value = digest_file(manifest, {}); });
+  require_same(
+      value, "checkpoint to resume from", world,
+      [&](size_t rank, const auto& host, const auto& first_host, const auto& theirs, const auto& first) {
+        return fmt::format(
+            "[resume] rank {} on {} sees a different {} than rank 0 on {}: {} against {}; checkpoints must "
+            "be in a folder that all hosts share",
+            rank, host, cut_path(manifest.string()), first_host, theirs, first);
+      });
 }
 
 void agree_on_output(const Path& out, comm::World& world) {
@@ -250,9 +247,9 @@ void agree_on_output(const Path& out, comm::World& world) {
   comm::fail_together(
       world, 0, ErrorKind::usage,
       fmt::format(
-          "[train] --out {}: is a different folder for {} than for rank 0; checkpoints (--save-every) "
-          "need a folder that all hosts share",
-          cut_path(out.string()), host));
+          "[train] {} does not see the --out folder of rank 0, {}; checkpoints (--save-every) need a folder "
+          "that all hosts share",
+          host, cut_path(out.string())));
 }
 
 WeightAgreement::WeightAgreement(const std::vector<nn::Parameter>& params, const comm::World& world)

@@ -7,13 +7,13 @@
 
 #include <atomic>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "zeno/checkpoint/deepspeed.h"
 #include "zeno/comm/world.h"
 #include "zeno/data/source.h"
 #include "zeno/nn/layer.h"
@@ -30,8 +30,8 @@ void agree_on_tokens(const data::TokenSource& tokens, std::string_view flag, com
 
 // Every rank must see the checkpoint that rank 0 resumes from, as it is there.
 void agree_on_checkpoint(const Path& folder, comm::World& world);
-// The same for the folder of a checkpoint of DeepSpeed, where there is one in `folder`.
-void agree_on_deepspeed(const Path& folder, const std::optional<Path>& tag, comm::World& world);
+// A checkpoint of DeepSpeed to resume from, each rank from its own copy; null: this rank found none.
+void agree_on_deepspeed(const checkpoint::DeepSpeedCheckpoint* checkpoint, comm::World& world);
 
 // Every rank must see the folder `out` of rank 0, which is there: each writes its part of a checkpoint into
 // it.

@@ -19,7 +19,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-// What `work` failed of; empty: nothing.
+// The error of `work`, or an empty string.
 template <class F>
 std::string problem_of(F&& work) {
   try {

@@ -49,8 +49,7 @@ class CheckpointSaver {
   bool start(int64_t step, const std::string& run, int64_t best = -1, bool taken = false);
   // Is a save of this rank still being written? Needs nobody else.
   bool busy() const;
-  // Collective: waits for the save under way. Returns what it failed of, empty when all is well; the same on
-  // all ranks.
+  // Collective: waits for the save under way. Returns its error, or an empty string; the same on all ranks.
   std::string finish();
 
  private:
@@ -68,7 +67,7 @@ class CheckpointSaver {
   comm::World& world_;
   int64_t saved_ = -1, under_way_ = -1;  // steps
   std::thread thread_;
-  // What writing this rank's file, and where it leads the manifest, failed of; empty: nothing.
+  // Errors of writing this rank's file and, where it leads, the manifest; empty strings where there are none.
   std::future<std::string> own_file_, manifest_;
   std::atomic<bool> all_written_{false}, given_up_{false};
 };

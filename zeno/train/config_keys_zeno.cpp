@@ -5,6 +5,9 @@ namespace zeno::train {
 namespace {
 
 using enum KeyType;
+// Longer than any model's; tables by position have to fit the host before a plan can say that they do not.
+constexpr int64_t kMaxSeqLen = int64_t(1) << 27;
+
 constexpr auto kRun = &TrainConfig::run;
 constexpr auto kRecompute = &TrainConfig::recompute;
 
@@ -74,7 +77,7 @@ void add_run(TableBuilder& table) {
   table.key<kRun, &RunConfig::data>("data", "training files").set_flag("--data").set_takes("FILE");
   table.key<kRun, &RunConfig::out>("out", "folder for the result").set_flag("--out").set_takes("DIR");
   table.key<kRun, &RunConfig::seq_len>("seq_len", "tokens per sample; 0: what the model takes, at most 1024")
-      .range(0)
+      .range(0, kMaxSeqLen)
       .set_flag("--seq-len");
   table.key<kRun, &RunConfig::steps>("steps", "optimizer steps; 0: by epochs")
       .range(0, 1e15)
@@ -147,7 +150,7 @@ void add_run(TableBuilder& table) {
       .set_takes("FILE");
   table
       .key<kRun, &RunConfig::done_file>(
-          "done_file", "written last, when everything is saved: for launchers that lose exit codes")
+          "done_file", "created after everything has been saved: for launchers that lose exit codes")
       .set_flag("--done-file")
       .set_takes("FILE");
   table.key<kRun, &RunConfig::deadline_s>("deadline_s", "longest wait for another rank, seconds")

@@ -8,6 +8,7 @@
 #include "zeno/base/error.h"
 #include "zeno/base/math.h"
 #include "zeno/base/quantity.h"
+#include "zeno/base/utf8.h"
 #include "zeno/plan/plan_rows.h"
 #include "zeno/train/config_keys.h"
 #include "zeno/zero/policy.h"
@@ -287,8 +288,8 @@ void check_sizes(const ParsedConfig& parsed) {
   for (const auto& [key, text] :
        {std::pair{"zeno.device_mem", run.device_mem}, std::pair{"zeno.host_mem", run.host_mem}}) {
     require(text.empty() || parse_bytes(text).has_value(), kUsage,
-            "[config] {}: got '{}', expected a size with its unit, such as 80GB or 80GiB", where(parsed, key),
-            text);
+            "[config] {}: got '{}', expected a size with its unit, such as 80GB or 80GiB, of at most 1EiB",
+            where(parsed, key), shortened(text, 40));
   }
 }
 

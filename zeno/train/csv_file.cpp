@@ -103,7 +103,7 @@ std::string to_csv(const EvalRecord& record) {
 }
 
 CsvFile::CsvFile(const Path& path, int64_t done) : file_(open_records(path, done)) {
-  if (file_.empty()) file_.append(csv_header() + '\n');
+  if (file_.empty()) file_.begin(csv_header() + '\n');
 }
 
 }  // namespace zeno::train

@@ -1,14 +1,17 @@
 #include "zeno/train/dataset_options.h"
 
-#include <chrono>
-#include <condition_variable>
-#include <mutex>
+#include <algorithm>
+#include <filesystem>
+#include <span>
 #include <utility>
 
+#include "zeno/base/host.h"
 #include "zeno/base/log.h"
-#include "zeno/base/thread.h"
+#include "zeno/base/text_list.h"
+#include "zeno/checkpoint/manifest.h"
 #include "zeno/comm/joint_error.h"
 #include "zeno/train/agreement.h"
+#include "zeno/train/long_work.h"
 
 namespace zeno::train {
 namespace {
@@ -28,94 +31,33 @@ data::DatasetSpec spec_of(const TrainConfig& config, const std::vector<std::stri
           .skip_bad_lines = config.data.skip_bad_lines};
 }
 
-// Builds datasets on a thread, so that its rank can go on answering the others.
-class BackgroundBuild {
- public:
-  BackgroundBuild(std::vector<data::DatasetSpec> specs, data::BuildProgress progress)
-      : specs_(std::move(specs)),
-        progress_(std::move(progress)),
-        thread_(start_thread([this, rank = log_rank()] { run(rank); })) {}
-  ~BackgroundBuild() {
-    cancel();
-    thread_.join();
+// Of the ranks of a host that name the same files, one builds what is not in the cache. True: this one.
+bool builds(const std::vector<data::DatasetSpec>& specs, comm::World& world) {
+  std::vector<std::string> named{host_name(), boot_id()};
+  for (const data::DatasetSpec& spec : specs) {
+    named.insert(named.end(), {spec.cache.string(), spec.model.string()});
+    for (const Path& path : spec.paths) named.push_back(std::filesystem::absolute(path).string());
   }
-  BackgroundBuild(const BackgroundBuild&) = delete;
-
-  // Waits a moment for the end. True: it has come.
-  bool wait(std::chrono::milliseconds moment) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, moment, [&] { return done_; });
-  }
-  void cancel() {
-    const std::scoped_lock lock(mutex_);
-    cancelled_ = true;
-  }
-  // After the end: what went wrong, if anything.
-  std::exception_ptr error() const { return error_; }
-
- private:
-  void run(int rank) {
-    set_log_rank(rank);
-    try {
-      for (const data::DatasetSpec& spec : specs_) {
-        data::prepare_dataset(spec, [this](const data::BuildState& state) { report(state); });
-      }
-    } catch (...) {
-      error_ = std::current_exception();
-    }
-    {
-      const std::scoped_lock lock(mutex_);
-      done_ = true;
-    }
-    changed_.notify_all();
-  }
-  void report(const data::BuildState& state) {
-    {
-      const std::scoped_lock lock(mutex_);
-      require(!cancelled_, ErrorKind::usage, "[data] building the dataset was cancelled");
-    }
-    if (progress_) progress_(state);
-  }
-
-  std::vector<data::DatasetSpec> specs_;
-  data::BuildProgress progress_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::exception_ptr error_;
-  bool done_ = false, cancelled_ = false;
-  std::thread thread_;  // last: starts when everything else exists
-};
-
-// What a rank tells the others about its build: a letter, and of a failure its kind and message.
-constexpr char kBusy = 'b', kDone = 'd', kFailed = 'f';
-
-std::string failure_text(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const Error& e) {
-    return std::string{kFailed, char(e.kind())} + e.what();
-  } catch (const std::exception& e) {
-    return std::string{kFailed, char(ErrorKind::internal)} + e.what();
-  }
+  const std::string mine = pack_texts(named);
+  const std::string key = fmt::format("{:016x}", checkpoint::checksum_of(std::as_bytes(std::span(mine))));
+  const std::vector<std::string> keys = world.exchange(key, "names of data files");
+  return std::ranges::find(keys, key) - keys.begin() == world.rank();
 }
 
-// Ranks that only wait would take a long build for a hang, so all of them meet every moment until every host
-// is done. A failure of one ends all, with its message.
 void prepare_together(comm::World& world, const std::vector<data::DatasetSpec>& specs,
                       const data::BuildProgress& progress) {
-  std::optional<BackgroundBuild> build;
-  if (world.local_rank() == 0) build.emplace(specs, progress);
-  for (bool busy = true; busy;) {
-    const bool done = !build || build->wait(std::chrono::milliseconds(200));
-    const std::exception_ptr error = build && done ? build->error() : nullptr;
-    const std::string mine = error ? failure_text(error) : std::string{done ? kDone : kBusy};
-    const std::vector<std::string> all = world.exchange(mine, "progress of the dataset");
-    busy = false;
-    for (size_t r = 0; r < all.size(); ++r) {
-      if (all[r][0] == kFailed) comm::fail_together(world, int(r), ErrorKind(all[r][1]), all[r].substr(2));
-      busy = busy || all[r][0] == kBusy;
-    }
+  std::function<void(std::stop_token)> build;
+  if (builds(specs, world)) {
+    build = [&](const std::stop_token& stop) {
+      for (const data::DatasetSpec& spec : specs) {
+        data::prepare_dataset(spec, [&](const data::BuildState& state) {
+          require(!stop.stop_requested(), ErrorKind::usage, "[data] building the dataset was cancelled");
+          if (progress) progress(state);
+        });
+      }
+    };
   }
+  work_long_together(world, "progress of the dataset", build);
 }
 
 data::LoaderOptions loader_options(const TrainConfig& config, int64_t vocab_size, const comm::World& world,

@@ -58,7 +58,8 @@ class RunData {
   int64_t vocab_size_ = 0;
 };
 
-// Collective. One rank of each host builds what is not in the cache while the others wait; then every rank
+// Collective. One rank of each host (and of each path, where ranks name their own copies) builds what is not
+// in the cache while the others wait; then every rank
 // maps it. The thread that builds calls `progress`, which may throw to cancel.
 RunData open_run_data(const TrainConfig& config, int64_t vocab_size, int64_t seq_len, comm::World& world,
                       const data::BuildProgress& progress = {});

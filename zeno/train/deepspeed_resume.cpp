@@ -113,20 +113,21 @@ void restore_all(const Path& folder, zero::Engine& engine) {
 }  // namespace
 
 std::optional<ResumePoint> find_deepspeed_point(const Path& folder, comm::World& world) {
-  std::optional<ResumePoint> point;
+  std::optional<DeepSpeedCheckpoint> checkpoint;
   std::string problem;
   try {
     if (const std::optional<Path> tag = checkpoint::find_deepspeed(folder)) {
-      const DeepSpeedCheckpoint checkpoint = DeepSpeedCheckpoint::open(*tag);
-      require_moments(checkpoint);
-      point = {.folders = {*tag}, .state = run_state_of(checkpoint), .deepspeed = true};
+      checkpoint = DeepSpeedCheckpoint::open(*tag);
+      require_moments(*checkpoint);
     }
   } catch (const Error& error) {
     problem = error.what();
   }
   require_on_all(problem, world);
-  agree_on_deepspeed(folder, point ? std::optional(point->folders.front()) : std::nullopt, world);
-  return point;
+  agree_on_deepspeed(checkpoint ? &*checkpoint : nullptr, world);
+  if (!checkpoint) return std::nullopt;
+  return ResumePoint{
+      .folders = {checkpoint->folder()}, .state = run_state_of(*checkpoint), .deepspeed = true};
 }
 
 RunState restore_deepspeed(const ResumePoint& point, const RunState& now, zero::Engine& engine,

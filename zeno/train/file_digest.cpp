@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "zeno/base/disk_operation.h"
@@ -23,7 +24,8 @@ constexpr size_t kMostTensors = 8192;  // of a file, that samples are taken of
 
 class Reader {
  public:
-  explicit Reader(const Path& path) : file_(File::open(path)), size_(file_.size()) {}
+  Reader(const Path& path, std::stop_token stop)
+      : file_(File::open(path)), size_(file_.size()), stop_(std::move(stop)) {}
 
   uint64_t size() const { return size_; }
   uint64_t hash() const { return sum_.value(); }
@@ -32,6 +34,8 @@ class Reader {
   void add(uint64_t begin, uint64_t bytes) {
     const uint64_t end = std::min(size_, begin + bytes);
     while (begin < end) {
+      require(!stop_.stop_requested(), ErrorKind::io, "[train] {}: reading was cancelled",
+              file_.path().string());
       block_.resize(size_t(std::min<uint64_t>(end - begin, 1 << 20)));
       file_.read_at(block_.data(), block_.size(), begin);
       sum_.add(block_);
@@ -47,6 +51,7 @@ class Reader {
  private:
   File file_;
   uint64_t size_;
+  std::stop_token stop_;
   std::vector<std::byte> block_;
   checkpoint::RunningChecksum sum_;
 };
@@ -75,9 +80,9 @@ DigestRule digest_rule(uint64_t group_bytes, size_t group_files) {
       .samples = std::clamp(kGroupSamples / std::max<size_t>(group_files, 1), kFewestSamples, kMostSamples)};
 }
 
-std::string digest_file(const Path& path, const DigestRule& rule) {
+std::string digest_file(const Path& path, const DigestRule& rule, const std::stop_token& stop) {
   if (!file_exists(path)) return "no such file";
-  Reader reader(path);
+  Reader reader(path, stop);
   if (rule.whole || reader.size() <= rule.samples * kSampleBytes) {
     reader.add(0, reader.size());
   } else {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <stop_token>
 #include <string>
 
 #include "zeno/base/file.h"
@@ -20,8 +21,9 @@ struct DigestRule {
 };
 DigestRule digest_rule(uint64_t group_bytes, size_t group_files);
 
-// "1,020 bytes (hash 0123456789abcdef)"; "no such file". Error(io) when it cannot be read.
-std::string digest_file(const Path& path, const DigestRule& rule);
+// "1,020 bytes (hash 0123456789abcdef)"; "no such file". Error(io) when it cannot be read, or when it is to
+// `stop`.
+std::string digest_file(const Path& path, const DigestRule& rule, const std::stop_token& stop = {});
 
 // Changes whenever the file becomes another or is written: device, inode, size and times. Two processes of
 // one kernel that see the same see the same bytes.

@@ -25,8 +25,9 @@ void show_first_sample(const TrainConfig& config, const RunData& data, int64_t s
   pack.packing = windows ? data::Packing::wrapped : data::Packing::none;
   const data::SampleList list(data.source(), pack);
   data::preview_samples(list, tokenizer, 1, [](const data::PreviewSample& sample) {
-    fmt::print(stderr, "first sample ({}; zeno data shows more):\n{}", data::style_note(kStyle),
-               data::sample_text(sample, kStyle));
+    std::string text = data::sample_text(sample, kStyle);
+    while (text.ends_with('\n')) text.pop_back();
+    log_info("first sample ({}; zeno data shows more):\n{}", data::style_note(kStyle), text);
   });
 } catch (const Error& error) {
   log_warning("[data] the first sample cannot be shown: {}", error.what());

@@ -4,13 +4,13 @@
 #include <chrono>
 #include <optional>
 
-#include "zeno/base/file.h"
+#include "zeno/base/file_lock.h"
 
 namespace zeno::train {
 
 // Holds the folder until it is destroyed or the process ends, however it ends. Its file `.zeno-lock` goes
-// with it, unless the process is killed; so does a folder that was made for it and is still empty. Where the
-// file system has no locks, it holds nothing.
+// with it, unless the process is killed or the disk does not respond; so does a folder that was made for it
+// and is still empty. Where the file system has no locks, it holds nothing, and a warning says so.
 class FolderLock {
  public:
   // Makes the folder where there is none. Error(usage) when another run has it for longer than that: one that
@@ -24,7 +24,7 @@ class FolderLock {
   bool waited() const { return waited_; }
 
  private:
-  bool take(std::chrono::milliseconds patience);
+  LockResult take(std::chrono::milliseconds patience);
 
   const Path folder_;
   const bool made_;

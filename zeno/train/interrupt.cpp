@@ -1,29 +1,29 @@
 #include "zeno/train/interrupt.h"
 
+#include <semaphore.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <string_view>
+#include <cerrno>
+
+#include "zeno/base/log.h"
+#include "zeno/base/thread.h"
+#include "zeno/base/within.h"
 
 namespace zeno::train {
 namespace {
 
 // What a signal handler may touch has to be global and lock-free.
-std::atomic<bool> stop_requested{false}, save_requested{false}, insisted{false}, clock_runs{false};
-std::atomic<unsigned> deadline_s{0};
-std::atomic<int64_t> last_stop_ms{0};
-static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<unsigned>::is_always_lock_free &&
-              std::atomic<int64_t>::is_always_lock_free);
+std::atomic<bool> stop_requested{false}, save_requested{false}, has_clock{false}, over{false};
+std::atomic<int64_t> last_stop_ms{0};  // 0: none yet
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free);
+sem_t clock_wake;  // the clock starts, or the run is over
 
-int64_t now_ms() {
+timespec now() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t(now.tv_sec) * 1000 + now.tv_nsec / 1'000'000;
-}
-
-void start_clock() {
-  if (deadline_s > 0 && !clock_runs.exchange(true)) alarm(deadline_s);
+  return now;
 }
 
 void on_signal(int signal) {
@@ -32,43 +32,70 @@ void on_signal(int signal) {
     return;
   }
   stop_requested = true;
-  // Comes early, from somebody who knows when the end will be: what follows is the first of the others.
+  // Only an early warning: it does not count as the first signal.
   if (signal == SIGUSR1) return;
-  const int64_t now = now_ms(), since_last = now - last_stop_ms.exchange(now);
-  start_clock();
-  if (!insisted.exchange(true) || since_last < kSameWish.count() || clock_runs) return;
+  if (has_clock) sem_post(&clock_wake);
+  const timespec time = now();
+  const int64_t ms = int64_t(time.tv_sec) * 1000 + time.tv_nsec / 1'000'000;
+  const int64_t last = last_stop_ms.exchange(ms);
+  if (last == 0 || ms - last < kSameWish.count() || has_clock) return;
   std::signal(signal, SIG_DFL);
   raise(signal);  // comes when this handler returns
 }
 
-// A timer of the system, not a thread: it works while every thread hangs in a disk or a device.
-void on_deadline(int) {
-  constexpr std::string_view kText =
-      "error: [train] --save-deadline: the time is over and not everything is saved; checkpoints with a "
-      "manifest are whole: resume with --resume auto\n";
-  [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, kText.data(), kText.size());
+// The log may be on the disk that saving hangs in.
+[[noreturn]] void give_up_saving() {
+  constexpr auto kMoment = std::chrono::seconds(1);
+  try {
+    finishes_within(kMoment, [] {
+      log_error(
+          "[train] --save-deadline: time ran out before everything was saved; continue from the newest "
+          "complete checkpoint with --resume auto");
+    });
+  } catch (...) {  // no thread to say it
+  }
   _exit(kSaveDeadlineExit);
+}
+
+// A thread, not alarm(): the kernel gives that signal to the main thread first, which may be stuck in a disk.
+void run_clock(int64_t save_deadline_s) {
+  while (sem_wait(&clock_wake) != 0) {
+  }
+  timespec end = now();
+  end.tv_sec += time_t(save_deadline_s);
+  while (!over) {
+    if (sem_clockwait(&clock_wake, CLOCK_MONOTONIC, &end) != 0 && errno == ETIMEDOUT) give_up_saving();
+  }
 }
 
 }  // namespace
 
 Interrupt::Interrupt(int64_t save_deadline_s) {
-  stop_requested = save_requested = insisted = clock_runs = false;
-  deadline_s = unsigned(save_deadline_s);
+  stop_requested = save_requested = over = false;
+  last_stop_ms = 0;
+  has_clock = save_deadline_s > 0;
+  if (has_clock) {
+    sem_init(&clock_wake, 0, 0);
+    clock_ = start_thread([=] { run_clock(save_deadline_s); });
+  }
   for (size_t i = 0; i < kSignals.size(); ++i) {
-    const int signal = kSignals[i];
     struct sigaction action {};
-    action.sa_handler = signal == SIGALRM ? on_deadline : on_signal;
+    action.sa_handler = on_signal;
     action.sa_flags = SA_RESTART;
     sigemptyset(&action.sa_mask);
-    sigaction(signal, nullptr, &before_[i]);
-    if (before_[i].sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
+    sigaction(kSignals[i], nullptr, &before_[i]);
+    if (before_[i].sa_handler != SIG_IGN) sigaction(kSignals[i], &action, nullptr);
   }
+  // A SIGTERM of a moment ago, which run_mpi_rank() has answered with a timer.
+  if (alarm(0) > 0) stop_requested = true;
 }
 
 Interrupt::~Interrupt() {
-  if (deadline_s > 0) alarm(0);
   for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before_[i], nullptr);
+  if (!has_clock) return;
+  over = true;
+  sem_post(&clock_wake);
+  clock_.join();
 }
 
 bool Interrupt::requested() { return stop_requested; }

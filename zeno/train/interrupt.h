@@ -14,6 +14,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <thread>
 
 namespace zeno::train {
 
@@ -37,8 +38,9 @@ class Interrupt {
   static bool take_save_request();
 
  private:
-  static constexpr std::array<int, 6> kSignals{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM};
+  static constexpr std::array<int, 5> kSignals{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
   std::array<struct sigaction, kSignals.size()> before_{};
+  std::thread clock_;  // of --save-deadline
 };
 
 }  // namespace zeno::train

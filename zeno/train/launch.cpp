@@ -1,6 +1,7 @@
 #include "zeno/train/launch.h"
 
 #include <algorithm>
+#include <memory>
 #include <mutex>
 #include <optional>
 
@@ -39,11 +40,12 @@ void run_ranks(const RunConfig& run, bool catch_signals, const std::function<voi
 
 RunSummary train(ParsedConfig parsed) {
   set_folders(parsed.config.run);
+  std::unique_ptr<const FolderLock> lock;
   RunSummary summary;
   std::mutex mutex;
   run_ranks(parsed.config.run, true, [&](comm::World& world) {
-    const RunSummary mine = train_rank(parsed, world);
-    const std::scoped_lock lock(mutex);  // all ranks return the same
+    const RunSummary mine = train_rank(parsed, world, lock);
+    const std::scoped_lock one(mutex);  // all ranks return the same
     summary = mine;
   });
   return summary;

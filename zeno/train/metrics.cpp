@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "zeno/base/error.h"
+#include "zeno/base/json_limits.h"
 #include "zeno/train/json_text.h"
 
 namespace zeno::train {
@@ -20,6 +21,7 @@ std::string bad_tensor_fields(const std::optional<BadTensor>& bad) {
 RecordFile open_records(const Path& path, int64_t done) {
   if (done == 0) return RecordFile::create(path);
   return RecordFile::resume(path, [done](std::string_view line) {
+    if (!json_excess(line).empty()) return false;
     const auto json = nlohmann::json::parse(line, nullptr, false);
     const bool ours = json.is_object() && json.contains("step") && json["step"].is_number_integer();
     return ours && json["step"].get<int64_t>() <= done;

@@ -30,11 +30,11 @@ void check_other_folders(const TrainConfig& config) {
 
 void check_checkpoints(const RunConfig& run) {
   const std::vector<Path> former = checkpoint::list_checkpoints(checkpoints_of(run));
-  require(
-      former.empty() || goes_on_from(run, former.front()), ErrorKind::usage,
-      "[train] --out {}: holds checkpoints of an earlier run, up to {}, which a later --resume would take "
-      "for this run's; resume from the newest with --resume auto, move them away, or choose another --out",
-      run.out, former.empty() ? "" : former.front().filename().string());
+  require(former.empty() || goes_on_from(run, former.front()), ErrorKind::usage,
+          "[train] --out {}: holds checkpoints of an earlier run, up to {}, which a later --resume could not "
+          "tell from this run's; resume from the newest with --resume auto, move them away, or choose "
+          "another --out",
+          run.out, former.empty() ? "" : former.front().filename().string());
 }
 
 void check(const TrainConfig& config, bool waited) {
@@ -48,10 +48,11 @@ void check(const TrainConfig& config, bool waited) {
           "[train] --out {}: holds {} and this run would add {}; choose another folder", run.out,
           lora ? "a whole model" : "an adapter", lora ? "an adapter" : "a whole model");
   if (!file_exists(Path(run.out) / mine)) return;
-  require(file_exists(Path(run.out) / "metrics.csv"), ErrorKind::usage,
-          "[train] --out {}: holds {} that no training run has put there and this one would replace; choose "
-          "another folder",
-          run.out, lora ? "an adapter" : "a model");
+  require(
+      file_exists(Path(run.out) / "metrics.csv"), ErrorKind::usage,
+      "[train] --out {}: holds {} that was not written by a training run and would be overwritten; choose "
+      "another folder",
+      run.out, lora ? "an adapter" : "a model");
   if (!run.resume.empty()) return;
   require(!waited, ErrorKind::usage,
           "[train] --out {}: another run has just ended there, and this one would replace its result; choose "
@@ -62,21 +63,20 @@ void check(const TrainConfig& config, bool waited) {
 
 }  // namespace
 
-std::unique_ptr<const FolderLock> lock_output_folder(const RunConfig& run, comm::World& world) {
+void lock_output_folder(const RunConfig& run, comm::World& world, std::unique_ptr<const FolderLock>& lock) {
   // The other ranks wait meanwhile.
   const std::chrono::milliseconds half(int64_t(run.deadline_s * 500));
-  std::unique_ptr<const FolderLock> lock;
   comm::work_together(world, "the lock of --out", [&] {
     if (world.rank() == 0)
       lock = std::make_unique<const FolderLock>(
           run.out, std::min<std::chrono::milliseconds>(std::chrono::seconds(3), half));
   });
-  return lock;
 }
 
-void check_output_folder(const TrainConfig& config, const FolderLock* lock, comm::World& world) {
+void check_output_folder(const TrainConfig& config, comm::World& world,
+                         const std::unique_ptr<const FolderLock>& lock) {
   comm::work_together(world, "what is in --out", [&] {
-    if (lock != nullptr) check(config, lock->waited());
+    if (world.rank() == 0) check(config, lock->waited());
   });
 }
 

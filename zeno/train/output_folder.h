@@ -9,11 +9,12 @@
 
 namespace zeno::train {
 
-// Collective: takes the folder for this run. Rank 0 has the lock, others none.
-std::unique_ptr<const FolderLock> lock_output_folder(const RunConfig& run, comm::World& world);
+// Collective: takes the folder for this run. Rank 0 puts the lock into `lock`; the others do not touch it.
+void lock_output_folder(const RunConfig& run, comm::World& world, std::unique_ptr<const FolderLock>& lock);
 
-// Collective: Error(usage) where the run would write over something that is not its own to replace. `lock` as
-// above.
-void check_output_folder(const TrainConfig& config, const FolderLock* lock, comm::World& world);
+// Collective: Error(usage) where the run would write over something that is not its own to replace. `lock` is
+// rank 0's.
+void check_output_folder(const TrainConfig& config, comm::World& world,
+                         const std::unique_ptr<const FolderLock>& lock);
 
 }  // namespace zeno::train

@@ -41,13 +41,26 @@ std::string marker_name(int rank, const std::string& round) { return fmt::format
 // Says in the output folder which snapshots belong to it.
 Path id_file(const RunConfig& run) { return Path(run.out) / "peer_snapshots.id"; }
 
-// Do the snapshots of `folder` belong to the run `id`?
-bool belongs(const Path& folder, const std::string& id) {
-  return !id.empty() && file_exists(folder / kIdName) && read_file(folder / kIdName) == id;
+// What `read` returns, or nothing where `path` has gone: a run that ends may remove it at any moment.
+template <class Read>
+auto unless_gone(const Path& path, const Read& read) -> decltype(read()) {
+  try {
+    return read();
+  } catch (const Error&) {
+    if (path_exists(path)) throw;
+    return {};
+  }
 }
 
-std::string id_of(const RunConfig& run) {
-  return file_exists(id_file(run)) ? read_file(id_file(run)) : std::string();
+std::string read_id(const Path& file) {
+  return unless_gone(file, [&] { return read_file(file); });
+}
+
+std::string id_of(const RunConfig& run) { return read_id(id_file(run)); }
+
+// Do the snapshots of `folder` belong to the run `id`?
+bool belongs(const Path& folder, const std::string& id) {
+  return !id.empty() && read_id(folder / kIdName) == id;
 }
 
 }  // namespace
@@ -55,7 +68,7 @@ std::string id_of(const RunConfig& run) {
 std::vector<Path> list_peer_snapshots(const RunConfig& run) {
   const Path folder = path_of(run);
   if (!belongs(folder, id_of(run))) return {};
-  return checkpoint::list_checkpoints(folder);
+  return unless_gone(folder, [&] { return checkpoint::list_checkpoints(folder); });
 }
 
 // Of one snapshot on one host.
@@ -131,7 +144,7 @@ void PeerFolder::find_groups() {
   world_.exchange("unmarked");
 }
 
-// Whose run it was: what a newer Zeno left is neither used nor removed.
+// Snapshots of a newer Zeno stop the run, whichever run made them.
 void PeerFolder::refuse_newer() const {
   comm::work_together(world_, "versions of peer snapshots", [&] {
     if (!leads()) return;

@@ -71,7 +71,8 @@ class PeerFolder {
   std::unique_ptr<PeerTransfer> transfer_;
 };
 
-// Finished snapshots of this output folder in the memory of this host, newest first; for who is no rank.
+// Finished snapshots of this output folder in the memory of this host, newest first. For callers outside the
+// job; snapshots may go at any time, with the run.
 std::vector<Path> list_peer_snapshots(const RunConfig& run);
 
 }  // namespace zeno::train

@@ -56,6 +56,14 @@ void RecordFile::append(std::string_view record) {
   flush();
 }
 
+void RecordFile::begin(std::string_view record) {
+  try {
+    append(record);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::io) throw;
+  }
+}
+
 void RecordFile::flush() {
   if (waiting_.empty()) return;
   try {

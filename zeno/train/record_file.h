@@ -1,5 +1,5 @@
-// A file that whole records are appended to while a run goes on: metrics, events. What a full or failing disk
-// does not take is kept, within a bound, and written first as soon as it does; a record that was cut is
+// A file that whole records are appended to while a run goes on: metrics, events. Records that the disk
+// refuses are buffered, up to 4 MiB, and written first as soon as it takes them; a record that was cut is
 // written again from its beginning. A record that was taken is with the system before append() returns.
 //
 // Owns its file; for one thread.
@@ -28,6 +28,9 @@ class RecordFile {
   bool empty() const { return size_ == 0; }
   // Error(io): the record is not in the file yet.
   void append(std::string_view record);
+  // The same for what a file begins with, at the start of a run that must not end here: where the disk
+  // refuses it, it waits.
+  void begin(std::string_view record);
   // Once more what is waiting.
   void flush();
   // Records that are waiting, and those that were lost since this was last asked.

@@ -11,8 +11,8 @@
 namespace zeno::train {
 namespace {
 
-constexpr int kMaxDepth = 64;            // deeper than any config, shallow enough for every stack
-constexpr size_t kMaxBytes = 16u << 20;  // a config is a few kB; a wrong file given by mistake is not
+constexpr int kMaxDepth = 64;           // deeper than any config, shallow enough for every stack
+constexpr size_t kMaxBytes = 1u << 20;  // a config is a few kB; a wrong file given by mistake is not
 
 bool is_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '$' ||
@@ -148,10 +148,12 @@ class Parser {
       member.column = column();
       member.key = parse_key();
       if (!keys.insert(member.key).second) {
-        error_at(member.line, member.column, fmt::format("key \"{}\" is given twice", member.key));
+        error_at(member.line, member.column,
+                 fmt::format("key \"{}\" is given twice", shortened(member.key, 60)));
       }
       skip_space();
-      if (peek() != ':') error(fmt::format("got {}, expected ':' after key \"{}\"", seen(), member.key));
+      if (peek() != ':')
+        error(fmt::format("got {}, expected ':' after key \"{}\"", seen(), shortened(member.key, 60)));
       advance();
       skip_space();
       member.value = parse_value(depth + 1);

@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "zeno/base/error.h"
@@ -28,14 +30,20 @@ ReportStep report_step(const StepRecord& r) {
 constexpr size_t kMostEvents = 200;  // in the report; the log has them all
 constexpr size_t kMostEvals = 4096;
 
-// Of every four neighbours the lowest and the highest stay.
+// Of every four neighbours the lowest and the highest stay; one that is no number only where all are.
 void thin_out(std::vector<ReportEval>& evals) {
-  const auto lower = [](const ReportEval& a, const ReportEval& b) { return a.loss < b.loss; };
+  constexpr double kFar = std::numeric_limits<double>::infinity();
+  const auto loss_or = [](const ReportEval& eval, double other) {
+    return std::isnan(eval.loss) ? other : eval.loss;
+  };
   std::vector<ReportEval> kept;
   for (size_t i = 0; i < evals.size(); i += 4) {
     const auto first = evals.begin() + std::ptrdiff_t(i);
     const auto last = evals.begin() + std::ptrdiff_t(std::min(i + 4, evals.size()));
-    const auto low = std::min_element(first, last, lower), high = std::max_element(first, last, lower);
+    const auto low = std::min_element(
+        first, last, [&](const auto& a, const auto& b) { return loss_or(a, kFar) < loss_or(b, kFar); });
+    const auto high = std::max_element(
+        first, last, [&](const auto& a, const auto& b) { return loss_or(a, -kFar) < loss_or(b, -kFar); });
     kept.push_back(*std::min(low, high));
     if (low != high) kept.push_back(*std::max(low, high));
   }
@@ -65,6 +73,7 @@ std::vector<ReportSetting> settings_of(const ParsedConfig& parsed) {
 
 Reporter::Reporter(const ParsedConfig& parsed, int64_t steps, int64_t done, ReportData data)
     : out_(parsed.config.run.out),
+      step_(done),
       model_(parsed.config.run.model),
       metrics_(parsed.config.run.log.empty() ? out_ / "metrics.jsonl" : Path(parsed.config.run.log), done),
       csv_(out_ / "metrics.csv", done),
@@ -72,6 +81,9 @@ Reporter::Reporter(const ParsedConfig& parsed, int64_t steps, int64_t done, Repo
       progress_(STDERR_FILENO, steps, parsed.config.run.steps_per_print),
       data_(std::move(data)) {
   data_.command = parsed.command;
+  // What they begin with may be waiting.
+  keep(csv_.records(), [&] { csv_.records().flush(); });
+  keep(tensorboard_.records(), [&] { tensorboard_.records().flush(); });
 }
 
 void Reporter::keep(RecordFile& file, const std::function<void()>& write) {

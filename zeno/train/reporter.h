@@ -40,8 +40,8 @@ class Reporter {
   void finish_file(RecordFile& file, const std::function<void()>& write);
 
   Path out_;
+  int64_t step_;  // the last one
   std::string model_;
-  int64_t step_ = 0;                     // the last one
   std::set<const RecordFile*> failing_;  // could not be written when last tried
   MetricsFile metrics_;
   CsvFile csv_;

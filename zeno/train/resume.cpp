@@ -22,8 +22,8 @@ RunState state_of(const Path& folder) {
   return parse_run_state(checkpoint::read_manifest(folder).run, folder.string());
 }
 
-// What is on the disk: checkpoints whose manifest and headers are whole, newest first, and what is wrong with
-// the oldest that is not.
+// What is on the disk: checkpoints whose manifest and headers are whole, newest first. `damage` is the error
+// of the oldest damaged checkpoint.
 struct Found {
   std::vector<Path> folders;
   std::string damage;
@@ -56,18 +56,20 @@ Found look_for_checkpoints(const RunConfig& run) {
   return found;
 }
 
-// What rank 0 sees is what all take.
+// What rank 0 sees is what all take, each below its own path.
 Found find_on_disk(const RunConfig& run, comm::World& world) {
+  const Path base = run.resume == "auto" ? checkpoints_of(run) : Path(run.resume);
   std::vector<std::string> texts;
   comm::work_together(world, "checkpoints to resume from", [&] {
     if (world.rank() > 0) return;
     const Found mine = look_for_checkpoints(run);
     texts.push_back(mine.damage);
-    for (const Path& path : mine.folders) texts.push_back(path.string());
+    for (const Path& path : mine.folders) texts.push_back(path.lexically_relative(base).string());
   });
   texts = unpack_texts(world.exchange(pack_texts(texts), "checkpoints of rank 0")[0]);
   Found found{.folders = {}, .damage = texts.front()};
-  found.folders.assign(texts.begin() + 1, texts.end());
+  for (auto text = texts.begin() + 1; text != texts.end(); ++text)
+    found.folders.push_back(*text == "." ? base : base / *text);
   return found;
 }
 

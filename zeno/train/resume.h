@@ -23,7 +23,7 @@ std::string base_model_of(const Path& checkpoint);
 // --resume auto would take that one for this run's.
 bool goes_on_from(const RunConfig& run, const Path& newest);
 
-// Checkpoints that a run may go on from, the newest first, and where the newest whole one stands.
+// Checkpoints that a run may resume from, the newest first, and where the newest whole one stands.
 struct ResumePoint {
   std::vector<Path> folders;
   RunState state;

@@ -8,6 +8,7 @@
 
 #include "zeno/base/error.h"
 #include "zeno/base/file.h"
+#include "zeno/checkpoint/deepspeed.h"
 #include "zeno/train/config_parser.h"
 #include "zeno/train/file_digest.h"
 
@@ -18,11 +19,15 @@ struct RunInput {
   std::string shown;  // how this rank calls it: the path of a file
   std::string value;  // of a key; of a file: empty until it is read
   ErrorKind kind = ErrorKind::data;  // of the error when ranks differ
+  std::string problem;               // why this rank cannot read it; empty: it can
   Path file;                         // empty: a value
   DigestRule rule;
 };
 
-// Looks at folders; reads no file but the beginnings of data files.
+// Looks at folders; reads no file but the beginnings of data files and the index of the weights.
 std::vector<RunInput> run_inputs(const ParsedConfig& parsed);
+
+// A checkpoint of DeepSpeed to resume from: the files that are read of it. Null: there is none.
+std::vector<RunInput> deepspeed_inputs(const checkpoint::DeepSpeedCheckpoint* checkpoint);
 
 }  // namespace zeno::train

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "zeno/base/error.h"
+#include "zeno/base/json_limits.h"
+#include "zeno/base/utf8.h"
 
 namespace zeno::train {
 namespace {
@@ -88,6 +90,7 @@ std::string to_json(const RunState& state) {
 }
 
 RunState parse_run_state(std::string_view json, std::string_view where) {
+  check_json_limits(json, fmt::format("[{}] state of the run", where));
   try {
     const ordered_json root = ordered_json::parse(json);
     RunState state;
@@ -108,7 +111,7 @@ RunState parse_run_state(std::string_view json, std::string_view where) {
     state.order = root.value("order", "");
     return state;
   } catch (const nlohmann::json::exception& error) {
-    fail(ErrorKind::data, "[{}] state of the run: {}", where, error.what());
+    fail(ErrorKind::data, "[{}] state of the run: {}", where, shortened(error.what(), 200));
   }
 }
 

@@ -2,11 +2,15 @@
 
 #include <fmt/core.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
+#include <optional>
 
+#include "zeno/base/disk_operation.h"
 #include "zeno/base/log.h"
 
 namespace zeno::train {
@@ -62,7 +66,12 @@ void StatusLine::redraw(bool last, const std::function<std::string(int width)>& 
 }
 
 void StatusLine::print(std::string_view line) {
-  if (!terminal_) write_all(fd_, fmt::format("{}\n", line));
+  static const std::filesystem::path kLog = "the log";
+  if (terminal_) return;
+  // A pipe may stand still for hours, a file may not.
+  std::optional<DiskOperation> writing;
+  if (struct stat info; ::fstat(fd_, &info) == 0 && S_ISREG(info.st_mode)) writing.emplace("writing", kLog);
+  write_all(fd_, fmt::format("{}\n", line));
 }
 
 void StatusLine::finish() {

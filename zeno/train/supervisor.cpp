@@ -8,14 +8,15 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <thread>
 
 #include "zeno/base/error.h"
-#include "zeno/base/log.h"
 #include "zeno/base/within.h"
 #include "zeno/train/interrupt.h"
 
@@ -45,6 +46,8 @@ class SignalSet {
   sigset_t set_{}, before_{};
 };
 
+constexpr const char* kNoResult = ", but this host sees no complete result in --out";
+
 std::string describe(const ChildEnd& end) {
   const double seconds = std::chrono::duration<double>(end.lasted).count();
   if (end.signal == 0) return fmt::format("ended with exit code {} after {:.1f} s", end.exit_code, seconds);
@@ -54,9 +57,8 @@ std::string describe(const ChildEnd& end) {
                      seconds);
 }
 
-// Launchers and scripts around them have been seen to end with 0 after their ranks died.
-int exit_code_of(const ChildEnd& end) {
-  return end.exit_code == 0 && !end.done ? exit_code(ErrorKind::peer) : end.exit_code;
+bool asks_to_stop(int signal) {
+  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGUSR1;
 }
 
 // In the child: becomes the program, or tells `failed` why not. Only calls that are allowed after fork().
@@ -70,6 +72,7 @@ int exit_code_of(const ChildEnd& end) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
+  std::signal(SIGPIPE, SIG_DFL);
   execvp(file, words);
   const int error = errno;
   [[maybe_unused]] const ssize_t written = write(failed, &error, sizeof error);
@@ -82,7 +85,7 @@ RestartPolicy::Verdict RestartPolicy::after(const ChildEnd& end, std::optional<i
   const bool well = end.signal == 0 && end.exit_code == 0;
   if (well && end.done) return {};
   std::string text = "[supervisor] the run " + describe(end);
-  if (well) text += " before everything was saved";
+  if (well) text += kNoResult;
   if (max_ == 0) return {false, well ? text : ""};
   if (!well && end.signal == 0 && end.exit_code != exit_code(ErrorKind::peer)) {
     return {false, text + "; the same error would come again: not restarted"};
@@ -132,45 +135,90 @@ std::vector<std::string> split_words(std::string_view text) {
 
 int Supervisor::run() {
   const SignalSet signals;
-  std::optional<Output> output = look_at_output(signals.set());
-  if (!output) return no_answer("the run is not started", exit_code(ErrorKind::io));
-  RestartPolicy policy(options_.max_restarts, output->newest_step);
+  Look look = look_at_output(signals.set());
+  require(look.output.has_value(), ErrorKind::io, "[supervisor] the run is not started: {}", look.problem);
+  if (asked_ != 0) {
+    say(LogLevel::warning, fmt::format("[supervisor] SIG{}: the run is not started", sigabbrev_np(asked_)));
+    return 128 + asked_;
+  }
+  RestartPolicy policy(options_.max_restarts, look.output->newest_step);
   for (bool restart = false;; restart = true) {
-    const int pid = start(options_.arguments(restart, *output));
-    log_info("[supervisor] the run is process {}", pid);
+    const int pid = start(options_.arguments(restart, *look.output));
+    say(LogLevel::info, fmt::format("[supervisor] the run is process {}", pid));
     ChildEnd end = wait_for(pid, signals.set());
     if (gave_up_) kill(-pid, SIGKILL);  // what a launcher has left behind
-    if (gave_up_) return kSaveDeadlineExit;
-    output = look_at_output(signals.set());
-    if (!output) {
-      const int code = end.exit_code != 0 ? end.exit_code : exit_code(ErrorKind::io);
-      return no_answer("the run " + describe(end) + " and is not restarted", code);
+    if (gave_up_ && end.exit_code != 0) return kSaveDeadlineExit;
+    look = look_at_output(signals.set());
+    if (!look.output) {
+      say(LogLevel::error,
+          fmt::format("[supervisor] the run {} and is not restarted: {}", describe(end), look.problem));
+      return end.exit_code != 0 ? end.exit_code : exit_code(ErrorKind::io);
     }
-    end.done = output->done;
-    if (asked_) return exit_code_of(end);
-    const RestartPolicy::Verdict verdict = policy.after(end, output->newest_step);
-    if (!verdict.text.empty()) log_warning("{}", verdict.text);
+    end.done = look.output->done;
+    if (asked_ != 0) return end_asked(end);
+    const RestartPolicy::Verdict verdict = policy.after(end, look.output->newest_step);
+    if (!verdict.text.empty()) say(LogLevel::warning, verdict.text);
     if (!verdict.restart) return exit_code_of(end);
   }
 }
 
-// Nothing when the disk does not respond, or somebody asks to stop before it does.
-std::optional<Supervisor::Output> Supervisor::look_at_output(const sigset_t& signals) const {
-  const auto output = std::make_shared<Output>();
-  const auto look = [output, ask = options_.output] { *output = ask(); };
-  const auto asked_to_stop = [&signals] {
-    constexpr timespec kAtOnce{0, 0};
-    const int signal = sigtimedwait(&signals, nullptr, &kAtOnce);
-    return signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
-  };
-  if (!finishes_within(options_.disk_deadline, look, asked_to_stop)) return std::nullopt;
-  return *output;
+// Of a run that was asked to stop.
+int Supervisor::end_asked(const ChildEnd& end) const {
+  const int code = exit_code_of(end);
+  if (code != 0)
+    say(LogLevel::warning,
+        fmt::format("[supervisor] the run {}{}; after SIG{} it is not restarted", describe(end),
+                    end.exit_code == 0 ? kNoResult : "", sigabbrev_np(asked_)));
+  return code;
 }
 
-int Supervisor::no_answer(const std::string& what, int code) const {
-  log_error("[supervisor] {}: the disk of --out has not responded within {:.1f} s (--disk-deadline)", what,
-            std::chrono::duration<double>(options_.disk_deadline).count());
-  return code;
+// Launchers and scripts around them have been seen to end with 0 after their ranks died.
+int Supervisor::exit_code_of(const ChildEnd& end) const {
+  if (end.exit_code == 0 && end.done) return 0;
+  if (gave_up_) return kSaveDeadlineExit;
+  return end.exit_code == 0 ? exit_code(ErrorKind::peer) : end.exit_code;
+}
+
+void Supervisor::say(LogLevel level, const std::string& text) const {
+  constexpr auto kMoment = std::chrono::seconds(2);
+  try {
+    finishes_within(kMoment, [=] { log_line(level, text); });
+  } catch (const Error&) {  // no more threads here
+    log_line(level, text);
+  }
+}
+
+Supervisor::Look Supervisor::look_at_output(const sigset_t& signals) {
+  const auto output = std::make_shared<Output>();
+  const auto look = [output, ask = options_.output, end = Clock::now() + options_.disk_deadline / 2] {
+    constexpr auto kPause = std::chrono::milliseconds(200);
+    while (true) {
+      try {
+        *output = ask();
+        return;
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::io || Clock::now() > end) throw;
+      }
+      std::this_thread::sleep_for(kPause);
+    }
+  };
+  try {
+    if (finishes_within(options_.disk_deadline, look, [&] { return asked_again(signals); }))
+      return {*output, ""};
+  } catch (const std::exception& error) {
+    return {std::nullopt, error.what()};
+  }
+  if (signals_ > 1) return {std::nullopt, "stopped before the disk of --out responded"};
+  return {std::nullopt, fmt::format("the disk of --out has not responded within {:.1f} s (--disk-deadline)",
+                                    std::chrono::duration<double>(options_.disk_deadline).count())};
+}
+
+// While no run is there to pass signals on to: they are kept in mind. True: nobody wants to wait any more.
+bool Supervisor::asked_again(const sigset_t& signals) {
+  constexpr timespec kAtOnce{0, 0};
+  const int signal = sigtimedwait(&signals, nullptr, &kAtOnce);
+  if (asks_to_stop(signal)) asked_ = signal;
+  return asks_to_stop(signal) && counts(signal) && signals_ > 1;
 }
 
 int Supervisor::start(const std::vector<std::string>& arguments) {
@@ -209,7 +257,12 @@ ProcessStat stat_of(int pid) {
   const size_t name_end = text.rfind(") ");  // the name may hold anything
   if (name_end == std::string::npos) return {};
   const std::string_view fields = std::string_view(text).substr(name_end + 2);
-  return {fields[0], std::atoi(fields.data() + fields.rfind(' ') + 1)};  // the first and the last
+  constexpr unsigned kExiting = 4;  // PF_EXITING
+  char state = 0;
+  unsigned flags = 0;  // proc(5): the seventh field from here, and the exit status is the last
+  std::sscanf(fields.data(), "%c %*d %*d %*d %*d %*d %u", &state, &flags);
+  const int exit_status = std::atoi(fields.data() + fields.rfind(' ') + 1);
+  return {state, state == 'Z' || (flags & kExiting) != 0, exit_status};
 }
 
 bool only_zombies_left(int pid) {
@@ -217,7 +270,7 @@ bool only_zombies_left(int pid) {
   bool any = false;
   for (int child = 0; children >> child;) {
     any = true;
-    if (stat_of(child).state != 'Z') return false;
+    if (!stat_of(child).ended) return false;
   }
   return any;
 }
@@ -232,19 +285,21 @@ ChildEnd Supervisor::wait_for(int pid, const sigset_t& signals) {
     // mpirun has been seen to wait for ever after a rank died while it was connecting.
     seconds_left_behind = signal < 0 && only_zombies_left(pid) ? seconds_left_behind + 1 : 0;
     if (seconds_left_behind == kPatience) {
-      log_warning("[supervisor] {} does not end although all its processes have: killing it",
-                  options_.launcher.empty() ? "the run" : options_.launcher[0]);
+      say(LogLevel::warning,
+          fmt::format("[supervisor] {} does not end although all its processes have: killing it",
+                      options_.launcher.empty() ? "the run" : options_.launcher[0]));
       kill(-pid, SIGKILL);
     }
     if (signal == SIGUSR2) kill(pid, SIGUSR2);  // a wish for a checkpoint; launchers pass it on
-    if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGUSR1) pass_on(signal, pid);
+    if (asks_to_stop(signal)) pass_on(signal, pid);
     if (save_until_ && Clock::now() >= *save_until_) give_up_saving(pid);
     // A thread that hangs in a dead disk may keep a process that has ended otherwise.
-    seconds_kept = signal < 0 && stat_of(pid).state == 'Z' ? seconds_kept + 1 : 0;
+    seconds_kept = signal < 0 && stat_of(pid).ended ? seconds_kept + 1 : 0;
     if (seconds_kept < kPatience) continue;
-    log_warning(
+    say(LogLevel::warning,
         "[supervisor] the run has ended, but the kernel still holds it because a thread is stuck: not "
-        "waiting for it");
+        "waiting "
+        "for it");
     status = stat_of(pid).exit_status;
     break;
   }
@@ -255,23 +310,29 @@ ChildEnd Supervisor::wait_for(int pid, const sigset_t& signals) {
   return end;
 }
 
-void Supervisor::pass_on(int signal, int pid) {
-  // An early wish: it neither starts the clock nor counts as the first of two signals.
-  if (signal == SIGUSR1) return ask_to_stop(signal, pid);
+// SIGUSR1 is only an early warning, and repeats within a second are one signal.
+bool Supervisor::counts(int signal) {
+  if (signal == SIGUSR1) return false;
   const Clock::time_point now = Clock::now();
   const bool same = signals_ > 0 && now - last_signal_ < kSameWish;
   last_signal_ = now;
-  if (same || save_until_) return;  // while the clock runs, saving has its time
+  signals_ += same ? 0 : 1;
+  return !same;
+}
+
+void Supervisor::pass_on(int signal, int pid) {
+  if (signal == SIGUSR1) return ask_to_stop(signal, pid);
+  if (!counts(signal) || save_until_) return;  // while the clock runs, saving has its time
   const bool launched = !options_.launcher.empty();
-  if (++signals_ == 1) {
+  if (signals_ == 1) {
     // Ranks have clocks of their own, but SIGUSR1, which is all that those behind a launcher get, starts
     // none.
     constexpr auto kForTheRun = std::chrono::seconds(5);  // to end by itself
     if (options_.save_deadline.count() > 0)
-      save_until_ = now + options_.save_deadline + (launched ? std::chrono::seconds(0) : kForTheRun);
+      save_until_ = last_signal_ + options_.save_deadline + (launched ? std::chrono::seconds(0) : kForTheRun);
     ask_to_stop(signal, pid);
   } else {
-    log_warning("[supervisor] SIG{} again: killing the run", sigabbrev_np(signal));
+    say(LogLevel::warning, fmt::format("[supervisor] SIG{} again: killing the run", sigabbrev_np(signal)));
     kill(launched && signals_ == 2 ? pid : -pid, launched && signals_ == 2 ? SIGTERM : SIGKILL);
   }
 }
@@ -280,17 +341,17 @@ void Supervisor::ask_to_stop(int signal, int pid) {
   const bool launched = !options_.launcher.empty();
   kill(pid, launched ? SIGUSR1 : signal);  // launchers pass this one on to the ranks, and die of the others
   const bool kills = signal != SIGUSR1 && !save_until_;
-  log_info("[supervisor] SIG{}: asked the run to stop{}", sigabbrev_np(signal),
-           kills ? "; signal again to kill it" : "");
-  asked_ = true;
+  asked_ = signal;
+  say(LogLevel::info, fmt::format("[supervisor] SIG{}: asked the run to stop{}", sigabbrev_np(signal),
+                                  kills ? "; signal again to kill it" : ""));
 }
 
 void Supervisor::give_up_saving(int pid) {
   constexpr auto kLauncherEnds = std::chrono::seconds(5);
   if (!gave_up_)
-    log_warning(
-        "[supervisor] --save-deadline: the time is over and not everything is saved; checkpoints with a "
-        "manifest are whole: resume with --resume auto");
+    say(LogLevel::warning,
+        "[supervisor] --save-deadline: time ran out before everything was saved; continue from the newest "
+        "complete checkpoint with --resume auto");
   kill(gave_up_ ? -pid : pid, gave_up_ ? SIGKILL : SIGTERM);  // the launcher may have others to end first
   gave_up_ = true;
   save_until_ = Clock::now() + kLauncherEnds;

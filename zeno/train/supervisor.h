@@ -16,6 +16,8 @@
 #include <string_view>
 #include <vector>
 
+#include "zeno/base/log.h"
+
 namespace zeno::train {
 
 // How a process ended.
@@ -54,7 +56,8 @@ std::vector<std::string> split_words(std::string_view text);
 
 // A process as the system shows it; no state when there is none.
 struct ProcessStat {
-  char state = 0;       // 'Z': it has ended, and nobody has taken notice
+  char state = 0;
+  bool ended = false;   // it is a zombie, or on its way out, in which a dead disk may hold it
   int exit_status = 0;  // then, as waitpid() would give it
 };
 ProcessStat stat_of(int pid);
@@ -72,7 +75,8 @@ class Supervisor {
     std::vector<std::string> launcher;  // words before the command; empty: none
     // Arguments of this program for the first start or a restart, given what is on the disk.
     std::function<std::vector<std::string>(bool restart, const Output& output)> arguments;
-    // What the run has left on the disk. Asked on another thread, which is left behind when it hangs there.
+    // What the run has left on the disk. Called on another thread, which is left behind when it hangs there,
+    // and again after an Error(io), which may pass.
     std::function<Output()> output;
     int64_t max_restarts = 0;
     std::chrono::seconds save_deadline{0};             // after a signal to stop; 0: none
@@ -80,24 +84,33 @@ class Supervisor {
   };
   explicit Supervisor(Options options) : options_(std::move(options)) {}
 
-  // Returns the exit code of the last process; 6 when that is 0 although the run is not done, which launchers
-  // have been seen to do. The first SIGINT, SIGTERM or SIGHUP asks the run to stop, one that comes more than
-  // a second later kills it, unless --save-deadline says when it has to end; SIGUSR1 only asks. After any of
-  // them it is not restarted. SIGUSR2 is passed on. The run dies with this process.
+  // Returns the run's exit code, or 6 if that is 0 although the run is not done: some launchers lose exit
+  // codes. The first SIGINT, SIGTERM or SIGHUP asks the run to stop, one that comes more than a second later
+  // kills it, unless --save-deadline says when it has to end; SIGUSR1 only asks. After any of them it is not
+  // restarted, or not started: 128 + signal. SIGUSR2 is passed on. The run dies with this process.
   int run();
 
  private:
   int start(const std::vector<std::string>& arguments);
   ChildEnd wait_for(int pid, const sigset_t& signals);
+  int exit_code_of(const ChildEnd& end) const;
+  int end_asked(const ChildEnd& end) const;
+  bool counts(int signal);
   void pass_on(int signal, int pid);
   void ask_to_stop(int signal, int pid);
   void give_up_saving(int pid);
-  std::optional<Output> look_at_output(const sigset_t& signals) const;
-  int no_answer(const std::string& what, int code) const;
+  struct Look {
+    std::optional<Output> output;
+    std::string problem;  // why there is none
+  };
+  Look look_at_output(const sigset_t& signals);
+  bool asked_again(const sigset_t& signals);
+  // Not held up by a log on a disk that does not respond.
+  void say(LogLevel level, const std::string& text) const;
 
   Options options_;
-  bool asked_ = false;  // the run was asked to stop
-  int signals_ = 0;     // those that count: repeats within a second and SIGUSR1 do not
+  int asked_ = 0;    // the signal that asked the run to stop
+  int signals_ = 0;  // those that count
   std::chrono::steady_clock::time_point last_signal_{};
   std::optional<std::chrono::steady_clock::time_point> save_until_;  // then the run is ended
   bool gave_up_ = false;                                             // it was asked to, at least

@@ -100,6 +100,16 @@ uint32_t masked_crc(std::string_view bytes) {
   return std::rotr(crc, 15) + 0xa282ead8;
 }
 
+// One record of the file: length, checksum, data, checksum.
+std::string framed(std::string_view data) {
+  std::string record;
+  put_word(record, uint64_t(data.size()));
+  put_word(record, masked_crc(record));
+  record += data;
+  put_word(record, masked_crc(data));
+  return record;
+}
+
 RecordFile begin_file(const Path& folder, double wall_time) {
   make_folders(folder);
   return RecordFile::create(folder / file_name(wall_time));
@@ -115,7 +125,7 @@ TensorBoardFile::TensorBoardFile(const Path& folder, double wall_time)
     : file_(begin_file(folder, wall_time)) {
   std::string event = event_head(wall_time, 0);
   put_bytes(event, 3, "brain.Event:2");
-  write_record(event);
+  file_.begin(framed(event));
 }
 
 void TensorBoardFile::scalar(std::string_view tag, int64_t step, double value, double wall_time) {
@@ -127,7 +137,7 @@ void TensorBoardFile::scalars(int64_t step, std::span<const TensorBoardScalar> v
   for (const TensorBoardScalar& s : values) put_bytes(summary, 1, scalar_value(s.tag, s.value));
   std::string event = event_head(wall_time, step);
   put_bytes(event, 5, summary);
-  write_record(event);
+  file_.append(framed(event));
 }
 
 void TensorBoardFile::text(std::string_view tag, int64_t step, std::string_view markdown, double wall_time) {
@@ -135,7 +145,7 @@ void TensorBoardFile::text(std::string_view tag, int64_t step, std::string_view 
   put_bytes(summary, 1, text_value(tag, markdown));
   std::string event = event_head(wall_time, step);
   put_bytes(event, 5, summary);
-  write_record(event);
+  file_.append(framed(event));
 }
 
 void TensorBoardFile::append(const StepRecord& record, double wall_time) {
@@ -165,15 +175,6 @@ void TensorBoardFile::append(const EvalRecord& record, double wall_time) {
                      TensorBoardScalar{"eval/token_accuracy", record.token_accuracy},
                      TensorBoardScalar{"eval/epoch", record.epoch}},
           wall_time);
-}
-
-void TensorBoardFile::write_record(std::string_view data) {
-  std::string record;
-  put_word(record, uint64_t(data.size()));
-  put_word(record, masked_crc(record));
-  record += data;
-  put_word(record, masked_crc(data));
-  file_.append(record);
 }
 
 }  // namespace zeno::train

@@ -42,8 +42,6 @@ class TensorBoardFile {
   RecordFile& records() { return file_; }
 
  private:
-  void write_record(std::string_view data);
-
   RecordFile file_;
 };
 

@@ -158,10 +158,20 @@ class Trainer {
   }
   // A disk that cannot say now is asked again after the next step.
   bool sees_save_request() const {
+    if (ignores_save_file_) return false;
     try {
       return file_exists(save_request());
     } catch (const Error&) {
       return false;
+    }
+  }
+
+  void drop_save_request() {
+    try {
+      remove_file(save_request());
+    } catch (const Error& error) {
+      log_warning("{}; requests by this file are ignored from now on", error.what());
+      ignores_save_file_ = true;
     }
   }
 
@@ -209,7 +219,7 @@ class Trainer {
     const bool has_best = config_.eval.keep_best && stopping_.best();
     const int64_t best = has_best ? stopping_.best()->step : -1;
     const bool started = checkpoints_->start(step, run, best);
-    if (world_.rank() == 0 && sees_save_request()) remove_file(save_request());
+    if (world_.rank() == 0 && sees_save_request()) drop_save_request();
     if (started) {
       note(
           step, ReportEvent::Kind::checkpoint,
@@ -333,6 +343,7 @@ class Trainer {
   size_t memory_limit_;     // of a rank's device
   std::string adapter_;     // what it is like, as text; empty: the whole model is trained
   int64_t evaluated_ = -1;  // the last step that was
+  bool ignores_save_file_ = false;
   EarlyStopping stopping_;
   RunSummary summary_;
   RunState resumed_;  // all zeros in a run from the start
@@ -356,13 +367,12 @@ void check_run(const TrainConfig& config, const model::ModelConfig& model, int64
 
 }  // namespace
 
-RunSummary train_rank(ParsedConfig parsed, comm::World& world) {
+RunSummary train_rank(ParsedConfig parsed, comm::World& world, std::unique_ptr<const FolderLock>& lock) {
   set_log_rank(world.rank());
   require(!parsed.config.run.model.empty(), ErrorKind::usage, "[train] no model: give --model DIR");
   require(!parsed.config.run.out.empty(), ErrorKind::usage, "[train] no output folder: give --out DIR");
   agree_on_inputs(parsed, world);
-  // Before any look at what is there, and until the last write.
-  const std::unique_ptr<const FolderLock> lock = lock_output_folder(parsed.config.run, world);
+  lock_output_folder(parsed.config.run, world, lock);  // before any look at what is there
   resolve_device(parsed, device_of(parsed.config.run, world.local_rank()).kind);
   check_disk_folders(parsed);
   const model::ModelConfig model = model::load_config(parsed.config.run.model);
@@ -382,11 +392,10 @@ RunSummary train_rank(ParsedConfig parsed, comm::World& world) {
   const RunConfig& run = config.run;
   const int64_t seq = sequence_length(run, model.max_positions);
   if (!run.choose) resolve_batch(parsed, world.size());
-  check_output_folder(config, lock.get(), world);
+  check_output_folder(config, world, lock);
   check_run(config, model, seq, world.local_rank());
   // Before any work: a run that cannot be saved should not start.
   if (world.rank() == 0 && !run.trace.empty()) File::create(run.trace);
-  if (world.rank() == 0 && !run.done_file.empty()) remove_file(run.done_file);  // an earlier run's
   if (run.save_every > 0) agree_on_output(run.out, world);
   std::optional<ClockLimit> clock;
   if (run.limit_gpu_clock) clock.emplace(pci_address(device_of(run, world.local_rank())));

@@ -9,9 +9,6 @@
 namespace zeno::zero {
 namespace {
 
-// No model that is trained comes near; a plan of more would take minutes and gigabytes.
-constexpr size_t kMostInstructions = size_t(1) << 20;
-
 // Last instruction on each lane that touched something; -1: none.
 using LastTouch = std::array<int, kLanes>;
 constexpr LastTouch untouched() {
@@ -142,6 +139,14 @@ std::vector<std::pair<int, int>> touched_storage(const Instruction& in) {
   return storage;
 }
 
+void check_instructions(int64_t count) {
+  require(
+      count <= kMostInstructions, ErrorKind::usage,
+      "[plan] a step of one rank has more than {} instructions; use more ranks, a smaller model, or fewer "
+      "micro-batches (--grad-accum)",
+      kMostInstructions);
+}
+
 RegionId ProgramBuilder::region(Purpose purpose, size_t bytes, Tier tier) {
   if (bytes == 0) return kNoRegion;
   program_.regions.push_back({tier, purpose, bytes, -1, -1, 0});
@@ -149,11 +154,7 @@ RegionId ProgramBuilder::region(Purpose purpose, size_t bytes, Tier tier) {
 }
 
 int ProgramBuilder::add(Instruction instruction) {
-  require(
-      program_.instructions.size() < kMostInstructions, ErrorKind::usage,
-      "[plan] a step of one rank has more than {} instructions; use more ranks, a smaller model, or fewer "
-      "micro-batches (--grad-accum)",
-      kMostInstructions);
+  check_instructions(int64_t(program_.instructions.size()) + 1);
   const int index = int(program_.instructions.size());
   for (RegionId id : touched_regions(instruction)) {
     Region& region = program_.regions[id];

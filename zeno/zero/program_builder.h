@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <map>
 #include <utility>
 #include <vector>
@@ -10,6 +11,11 @@
 #include "zeno/zero/program.h"
 
 namespace zeno::zero {
+
+// No model that is trained comes near; a plan of more would take minutes and gigabytes.
+inline constexpr int64_t kMostInstructions = int64_t(1) << 20;
+// Error(usage) for a step of more.
+void check_instructions(int64_t count);
 
 class ProgramBuilder {
  public:

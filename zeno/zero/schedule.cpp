@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "zeno/zero/program_builder.h"
+
 namespace zeno::zero {
 namespace {
 
@@ -13,6 +15,8 @@ class Scheduler {
 
   std::vector<ComputeStep> run() {
     const int k = input_.policy.micro_batches;
+    // Each forward is an instruction: a list that is too long for a program is not made.
+    check_instructions(int64_t(k) * int64_t(input_.model.layers.size()));
     if (input_.policy.order == Order::vertical) {
       pass(0, k);
     } else {

@@ -12,11 +12,10 @@
 #include "zeno/data/chat/presets.h"
 #include "zeno/data/chat/template_files.h"
 #include "zeno/data/jinja/template.h"
+#include "zeno/data/parse_json.h"
 
 namespace zeno::data {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // Behind the content that is to be continued; its last character tells whether the template trims.
 constexpr std::string_view kContinueMark = "\u2402zeno-continues-here\u2403 ";
@@ -29,13 +28,6 @@ void check_messages(const Json& messages) {
         messages[i].is_object() && messages[i].contains("role") && messages[i]["role"].is_string();
     require(good, ErrorKind::data, "message {}: expected an object with a role", i + 1);
   }
-}
-
-Json variables(const std::string& extra) {
-  if (extra.empty()) return Json::object();
-  const Json json = Json::parse(extra, nullptr, false);
-  require(json.is_object(), ErrorKind::usage, "template variables: expected a JSON object, got {}", extra);
-  return json;
 }
 
 // The text of a message that a continuation goes on with.
@@ -109,6 +101,19 @@ std::vector<std::string> remarks_of(const std::string& where, bool ends, const U
 
 }  // namespace
 
+Json template_variables(const std::string& extra) {
+  if (extra.empty()) return Json::object();
+  Json json;
+  try {
+    json = parse_json(extra);
+  } catch (const Error&) {  // is found to be no object below
+  }
+  require(json.is_object(), ErrorKind::usage,
+          "[chat] --template-extra: got '{}', expected a JSON object such as {{\"enable_thinking\": false}}",
+          shortened(extra, 60));
+  return json;
+}
+
 struct ChatTemplate::Parts {
   struct Variant {
     std::string name, where, source;
@@ -145,7 +150,7 @@ struct ChatTemplate::Parts {
     context["tools"] = tools;
     context["documents"] = nullptr;
     context["add_generation_prompt"] = options.add_generation_prompt;
-    const Json given = variables(options.extra);
+    const Json given = template_variables(options.extra);
     for (const auto& [name, value] : given.items()) context[name] = value;
     return chosen.compiled.render(context, {.now = options.now});
   }
@@ -209,7 +214,7 @@ ChatTemplate ChatTemplate::open(const Path& model_folder, const std::string& cho
   } else {
     require(file_exists(choice), ErrorKind::usage, "chat template '{}': no such file, and not one of {}",
             choice, fmt::join(preset_names(), ", "));
-    templates.push_back({"default", choice, read_file(choice)});
+    templates.push_back({"default", choice, read_template(choice)});
   }
   return ChatTemplate(std::make_shared<const Parts>(templates, special_tokens(model_folder)));
 }

@@ -27,6 +27,9 @@ struct ChatOptions {
   std::optional<int64_t> now;
 };
 
+// ChatOptions::extra as an object. Error(usage): it is none.
+nlohmann::ordered_json template_variables(const std::string& extra);
+
 struct RenderedChat {
   std::string text;
   // Bytes that the model has to write: the assistants' words, the template's marks among them and the end of

@@ -5,20 +5,26 @@
 #include "zeno/base/error.h"
 #include "zeno/base/file.h"
 #include "zeno/base/python_json.h"
+#include "zeno/base/utf8.h"
+#include "zeno/data/tokenizer/limits.h"
 
 namespace zeno::data {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
+
+constexpr uint64_t kMaxTemplateBytes = uint64_t(16) << 20;
 
 // An empty object when the file is not there.
 Json read_object(const Path& path) {
   if (!file_exists(path)) return Json::object();
+  std::string text = read_file(path, tokenizer::kMaxFileBytes);
+  check_json_limits(text, fmt::format("[{}]", path.string()), tokenizer::kJsonLimits);
   Json json;
   try {
-    json = Json::parse(quote_special_numbers(read_file(path)));
+    json = Json::parse(quote_special_numbers(std::move(text)));
   } catch (const Json::exception& error) {
-    fail(ErrorKind::data, "[{}] not JSON: {}", path.string(), error.what());
+    fail(ErrorKind::data, "[{}] not JSON: {}", path.string(), shortened(error.what(), 200));
   }
   require(json.is_object(), ErrorKind::data, "[{}] got a JSON {}, expected an object", path.string(),
           json.type_name());
@@ -42,20 +48,23 @@ void add_templates(std::vector<NamedTemplate>& out, const Json& config, const Pa
     require(good, ErrorKind::data, "[{}] chat_template: an entry of the list has no name and template",
             where);
     const std::string name = item["name"].get<std::string>();
-    out.push_back({name, where + ", " + name, item["template"].get<std::string>()});
+    out.push_back({name, where + ", " + shortened(name, 60), item["template"].get<std::string>()});
   }
 }
 
 }  // namespace
 
+std::string read_template(const Path& file) { return read_file(file, kMaxTemplateBytes); }
+
 std::vector<NamedTemplate> folder_templates(const Path& folder) {
   std::vector<NamedTemplate> out;
   const Path file = folder / "chat_template.jinja", more = folder / "additional_chat_templates";
-  if (file_exists(file)) out.push_back({"default", file.string(), read_file(file)});
+  if (file_exists(file)) out.push_back({"default", file.string(), read_template(file)});
   if (folder_exists(more)) {
     for (const std::string& name : list_folder(more)) {
       const Path path = more / name;
-      if (path.extension() == ".jinja") out.push_back({path.stem().string(), path.string(), read_file(path)});
+      if (path.extension() == ".jinja")
+        out.push_back({path.stem().string(), path.string(), read_template(path)});
     }
   }
   for (const char* name : {"tokenizer_config.json", "chat_template.json"}) {
@@ -65,7 +74,7 @@ std::vector<NamedTemplate> folder_templates(const Path& folder) {
 }
 
 nlohmann::ordered_json special_tokens(const Path& folder) {
-  Json out = Json::object();
+  nlohmann::ordered_json out = nlohmann::ordered_json::object();
   for (const char* file : {"tokenizer_config.json", "special_tokens_map.json"}) {
     const Json config = read_object(folder / file);
     for (const char* name :
@@ -73,9 +82,9 @@ nlohmann::ordered_json special_tokens(const Path& folder) {
       if (out.contains(name)) continue;
       const auto entry = config.find(name);
       if (entry == config.end()) continue;
-      if (entry->is_string()) out[name] = *entry;
+      if (entry->is_string()) out[name] = entry->get<std::string>();
       if (entry->is_object() && entry->contains("content") && (*entry)["content"].is_string()) {
-        out[name] = (*entry)["content"];
+        out[name] = (*entry)["content"].get<std::string>();
       }
     }
   }

@@ -16,6 +16,8 @@ struct NamedTemplate {
   std::string source;
 };
 
+// The text of a template. Error(data): longer than any is.
+std::string read_template(const Path& file);
 // None: the folder has no template.
 std::vector<NamedTemplate> folder_templates(const Path& folder);
 

@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -10,8 +11,10 @@
 
 #include "zeno/base/disk_operation.h"
 #include "zeno/base/error.h"
+#include "zeno/base/json_limits.h"
 #include "zeno/base/math.h"
 #include "zeno/base/newer_version.h"
+#include "zeno/base/utf8.h"
 
 namespace zeno::data {
 namespace {
@@ -22,6 +25,7 @@ static_assert(std::endian::native == std::endian::little, "columns are little-en
 constexpr int kVersion = 2;
 constexpr const char* kManifest = "manifest.json";
 constexpr int64_t kBitsPerWord = 64;
+constexpr std::array kColumns{"tokens", "learned", "index", "lines"};
 
 uint32_t width_of(int64_t vocab_size) { return vocab_size <= 65536 ? 2 : 4; }
 int64_t words_of(int64_t bits) { return div_ceil(bits, kBitsPerWord); }
@@ -127,9 +131,13 @@ std::string key_of(const std::string& identity) {
 }
 
 Json read_manifest(const Path& folder) {
+  constexpr uint64_t kMostBytes = uint64_t(256) << 20;  // it names every file of the data
   const Path path = folder / kManifest;
+  const std::string text = read_file(path, kMostBytes);
+  check_json_limits(text, fmt::format("[dataset] {}: damaged", path.string()),
+                    {.values = 4'000'000, .nodes = 4'000'000});
   try {
-    return Json::parse(read_file(path));
+    return Json::parse(text);
   } catch (const nlohmann::json::exception&) {
     fail(ErrorKind::data, "[dataset] {}: damaged: not JSON", path.string());
   }
@@ -250,19 +258,35 @@ CachedSamples::CachedSamples(const Path& folder, const std::string& identity) tr
   learned_ = map_column<uint64_t>(folder, "learned.bin", uint64_t(words_of(report_.tokens)), mappings_);
   starts_ = map_column<int64_t>(folder, "index.bin", starts, mappings_);
   lines_ = map_column<uint32_t>(folder, "lines.bin", uint64_t(documents), mappings_);
+  const DiskOperation waiting("reading", folder_);
   const std::string checksum = fmt::format("{:016x}", XXH3_64bits(starts_.data(), starts_.size_bytes()));
   require(manifest.at("columns").at("index").at("xxh3") == checksum, ErrorKind::data,
           "[dataset] {}: damaged: the checksum of index.bin is {}", folder.string(), checksum);
   require(starts_.front() == 0 && starts_.back() == report_.tokens, ErrorKind::data,
           "[dataset] {}: damaged: the index ends at {} of {} tokens", folder.string(), starts_.back(),
           report_.tokens);
-  for (const char* name : {"tokens", "learned", "index"})
-    checksums_ += manifest.at("columns").at(name).at("xxh3").get<std::string>();
+  for (const char* name : kColumns)
+    checksums_.push_back(manifest.at("columns").at(name).at("xxh3").get<std::string>());
   for (const Json& file : manifest.at("files")) {
     files_.push_back({file.at("path").get<std::string>(), file.at("first_document").get<int64_t>()});
   }
 } catch (const nlohmann::json::exception& error) {
-  fail(ErrorKind::data, "[dataset] {}: damaged manifest: {}", folder.string(), error.what());
+  fail(ErrorKind::data, "[dataset] {}: damaged manifest: {}", folder.string(), shortened(error.what(), 200));
+}
+
+void CachedSamples::verify_small() const {
+  constexpr size_t kSmall = size_t(256) << 20;
+  size_t bytes = 0;
+  for (const MappedFile& column : mappings_) bytes += column.bytes().size();
+  if (bytes > kSmall) return;
+  for (size_t i = 0; i < mappings_.size(); ++i) {
+    const Path path = folder_ / fmt::format("{}.bin", kColumns[i]);
+    const DiskOperation waiting("reading", path);
+    const std::span<const std::byte> column = mappings_[i].bytes();
+    const std::string checksum = fmt::format("{:016x}", XXH3_64bits(column.data(), column.size()));
+    require(checksum == checksums_[i], ErrorKind::data, "[dataset] {}: damaged: got checksum {}, expected {}",
+            path.string(), checksum, checksums_[i]);
+  }
 }
 
 void CachedSamples::copy(int64_t begin, std::span<int32_t> out) const {
@@ -274,6 +298,7 @@ void CachedSamples::copy(int64_t begin, std::span<int32_t> out) const {
 }
 
 void CachedSamples::copy_learned(int64_t begin, std::span<uint8_t> out) const {
+  const DiskOperation waiting("reading", folder_);
   for (size_t i = 0; i < out.size(); ++i) {
     const uint64_t bit = uint64_t(begin) + i;
     out[i] = uint8_t(learned_[bit / kBitsPerWord] >> (bit % kBitsPerWord) & 1);

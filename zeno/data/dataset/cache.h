@@ -85,7 +85,10 @@ class CachedSamples {
   const BuildReport& report() const { return report_; }
   const std::vector<CachedFile>& files() const { return files_; }
   // Checksums of the columns that samples are made of, as a text.
-  const std::string& checksums() const { return checksums_; }
+  std::string checksums() const { return checksums_[0] + checksums_[1] + checksums_[2]; }
+  // Compares every column with its checksum, where they are small enough to be read in a moment; of larger
+  // ones, nothing. Error(data) naming the first damage.
+  void verify_small() const;
 
   void copy(int64_t begin, std::span<int32_t> out) const;
   void copy_learned(int64_t begin, std::span<uint8_t> out) const;
@@ -96,9 +99,9 @@ class CachedSamples {
   Path folder_;
   BuildReport report_;
   std::vector<CachedFile> files_;
-  std::string checksums_;
-  std::vector<MappedFile> mappings_;  // of the columns below
-  uint32_t width_ = 0;                // bytes of a token
+  std::vector<MappedFile> mappings_;    // of the columns below
+  std::vector<std::string> checksums_;  // as the manifest has them, in the same order
+  uint32_t width_ = 0;                  // bytes of a token
   std::span<const std::byte> tokens_;
   std::span<const uint64_t> learned_;  // a bit per token
   std::span<const int64_t> starts_;

@@ -19,12 +19,6 @@ namespace {
 // text.
 constexpr EncodeOptions kWithSpecials{.add_special = true, .parse_special = true};
 
-void check_extra(const std::string& text) {
-  require(text.empty() || Json::parse(text, nullptr, false).is_object(), ErrorKind::usage,
-          "[data] --template-extra: got '{}', expected a JSON object such as {{\"enable_thinking\": false}}",
-          text);
-}
-
 // Tokens that hold a byte of one of the spans. Both are in order.
 std::vector<uint8_t> touched(std::span<const TextSpan> tokens, std::span<const TextSpan> spans) {
   std::vector<uint8_t> out(tokens.size(), 0);
@@ -43,7 +37,7 @@ std::vector<uint8_t> touched(std::span<const TextSpan> tokens, std::span<const T
 
 struct SampleEncoder::Parts {
   explicit Parts(const DatasetSpec& from) : spec(from) {
-    check_extra(spec.template_extra);
+    template_variables(spec.template_extra);  // is refused before there are chats
     chat_options.extra = spec.template_extra;
     if (!spec.chat_date.empty()) chat_options.now = parse_chat_date(spec.chat_date);
     if (Tokenizer::exists(spec.model)) tokenizer = Tokenizer::open(spec.model);

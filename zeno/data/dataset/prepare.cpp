@@ -224,7 +224,9 @@ void log_report(const BuildReport& report, const Path& folder) {
 std::optional<BuildReport> usable(const DatasetIdentity& identity, bool warn) {
   if (!is_complete_cache(identity.folder)) return std::nullopt;
   try {
-    return CachedSamples(identity.folder, identity.text).report();
+    const CachedSamples cache(identity.folder, identity.text);
+    cache.verify_small();
+    return cache.report();
   } catch (const NewerVersion&) {
     throw;
   } catch (const Error& error) {

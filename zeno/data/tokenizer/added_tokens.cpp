@@ -21,7 +21,7 @@ bool stands_alone(std::string_view text, size_t begin, size_t end) {
 AddedToken AddedToken::read(const JsonNode& node) {
   AddedToken token;
   token.id = int32_t(node.at("id").integer(0, kMaxId));
-  token.content = node.string("content");
+  token.content = node.at("content").string_up_to(kMaxMatchedBytes);
   token.single_word = node.boolean_or("single_word", false);
   token.lstrip = node.boolean_or("lstrip", false);
   token.rstrip = node.boolean_or("rstrip", false);
@@ -35,6 +35,9 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Normalizer* norma
   // Of equal texts the first counts, special ones before the others: those go into the trie last.
   std::stable_partition(tokens_.begin(), tokens_.end(),
                         [](const AddedToken& token) { return token.special; });
+  size_t bytes = 0;
+  for (const AddedToken& token : tokens_) bytes += token.content.size();
+  Rewriting rewriting(bytes, false);
   for (size_t i = tokens_.size(); i-- > 0;) {
     const AddedToken& token = tokens_[i];
     if (token.content.empty()) continue;
@@ -42,7 +45,7 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Normalizer* norma
       raw_.add(token.content, int32_t(i));
       continue;
     }
-    AlignedText text({token.content}, false);
+    AlignedText text({token.content}, rewriting);
     if (normalizer != nullptr && normalizer->changes(text.text)) normalizer->apply(text);
     if (text.text.empty()) continue;
     normalized_.add(text.text, int32_t(i));

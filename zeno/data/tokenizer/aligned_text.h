@@ -1,6 +1,6 @@
 // Text on its way from the input to the model, and where each of its bytes came from. A Piece is a view; an
 // AlignedText owns what normalizers have written; a Rewriter makes the next AlignedText from the last one,
-// character by character. Values without shared state.
+// character by character. Values that share nothing but the Rewriting of their text.
 #pragma once
 
 #include <span>
@@ -30,15 +30,32 @@ struct Piece {
   TextSpan span(size_t from, size_t to) const;
 };
 
+// What all the rewriting of one input has in common. A file can ask for rewriting without end, piece by piece
+// and step by step: what it adds is counted, and nothing that it removes again is given back.
+class Rewriting {
+ public:
+  // `track`: where bytes came from is kept.
+  Rewriting(size_t input_bytes, bool track);
+  bool tracks() const { return track_; }
+  // Error(data) if the rewriting of `before` bytes may not make `after` bytes of them.
+  void check(size_t before, size_t after) const;
+  void count(size_t before, size_t after);
+
+ private:
+  bool track_;
+  size_t most_;  // bytes that the input may become
+  size_t left_;  // bytes that may still be added
+};
+
 struct AlignedText {
   std::string text;
   std::vector<TextSpan> origin;  // one per byte when tracked
-  bool tracked = false;
-  size_t begin = 0;    // of the text in the input
-  size_t longest = 0;  // what it may become: a file can ask for rewriting without end
+  size_t begin = 0;              // of the text in the input
+  Rewriting* rewriting;
 
-  // A copy of the piece; bytes that are not UTF-8 become U+FFFD.
-  AlignedText(const Piece& piece, bool track);
+  // A copy of the piece; bytes that are not UTF-8 become U+FFFD. `rewriting` must outlive it.
+  AlignedText(const Piece& piece, Rewriting& rewriting);
+  bool tracked() const { return rewriting->tracks(); }
   Piece view() const { return {text, begin, origin}; }
 };
 
@@ -62,7 +79,7 @@ class Rewriter {
 
  private:
   void write(std::string_view bytes, TextSpan origin);
-  void make_room(size_t bytes) const;
+  void make_room(size_t bytes) const { text_.rewriting->check(in_.size(), out_.size() + bytes); }
   TextSpan origin_before() const;
 
   AlignedText& text_;

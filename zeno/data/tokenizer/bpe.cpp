@@ -58,9 +58,7 @@ class Bpe final : public Model {
       }
     }
     if (bytes_only_) return encode_bytes(piece, out);
-    require(piece.size() <= kMaxPieceBytes, ErrorKind::data,
-            "[tokenizer] got {} bytes without a border between words, expected at most {}; cut the text",
-            piece.size(), kMaxPieceBytes);
+    check_piece(piece);
     work.symbols.clear();
     if (raw_bytes_)
       add_bytes(piece, work.symbols);
@@ -79,8 +77,9 @@ class Bpe final : public Model {
   void add_merges(const Vocabulary& vocabulary, const BpeOptions& options, const std::string& where) {
     const auto id_of = [&](const std::string& text, size_t rank) {
       const auto found = vocabulary.ids.find(text);
-      require(found != vocabulary.ids.end(), ErrorKind::data,
-              "[tokenizer] {}: merges[{}]: got '{}', expected a token of the vocabulary", where, rank, text);
+      if (found == vocabulary.ids.end())
+        fail(ErrorKind::data, "[tokenizer] {}: merges[{}]: got '{}', expected a token of the vocabulary",
+             where, rank, shortened(text, 60));
       return found->second;
     };
     for (size_t rank = 0; rank < options.merges.size(); ++rank) {
@@ -101,7 +100,7 @@ class Bpe final : public Model {
     if (unknown_ == kNone) {
       require(options_.unknown.empty(), ErrorKind::data,
               "[tokenizer] got a character outside the vocabulary, whose unk_token '{}' is missing too",
-              options_.unknown);
+              shortened(options_.unknown, 60));
       return;  // a model without an unknown token drops what it does not know
     }
     if (options_.fuse_unknown && !symbols.empty() && symbols.back().id == unknown_ &&
@@ -242,7 +241,7 @@ std::pair<std::string, std::string> read_merge(const JsonNode& node) {
   const std::string text = node.string();
   const size_t space = text.find(' ');
   if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos) {
-    node.refuse(fmt::format("'{}'", text), "two tokens with one space between them");
+    node.refuse(fmt::format("'{}'", shortened(text, 60)), "two tokens with one space between them");
   }
   return {text.substr(0, space), text.substr(space + 1)};
 }

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
+#include <utility>
 
 #include "zeno/base/error.h"
 #include "zeno/base/python_json.h"
+#include "zeno/base/utf8.h"
 #include "zeno/data/tokenizer/json_node.h"
 #include "zeno/data/tokenizer/limits.h"
 #include "zeno/data/tokenizer/pipeline.h"
@@ -20,25 +23,29 @@ using Json = nlohmann::json;
 constexpr const char* kEosNames[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"};
 
 Json read_json(const Path& path) try {
-  return Json::parse(quote_special_numbers(read_file(path)));
+  std::string text = read_file(path, kMaxFileBytes);
+  check_json_limits(text, fmt::format("[tokenizer] {}", path.string()), kJsonLimits);
+  return Json::parse(quote_special_numbers(std::move(text)));
 } catch (const Json::exception& error) {
-  fail(ErrorKind::data, "[tokenizer] {}: not JSON: {}", path.string(), error.what());
+  fail(ErrorKind::data, "[tokenizer] {}: not JSON: {}", path.string(), shortened(error.what(), 200));
 }
 
 Json read_json_if_there(const Path& path) { return file_exists(path) ? read_json(path) : Json::object(); }
 
 Json read_merges(const Path& path) {
   Json merges = Json::array();
-  std::istringstream lines(read_file(path));
+  std::istringstream lines(read_file(path, kMaxFileBytes));
   for (std::string line; std::getline(lines, line);) {
     if (line.ends_with('\r')) line.pop_back();
     if (!line.empty() && !line.starts_with("#version")) merges.push_back(line);
+    require(merges.size() <= size_t(kMaxId), ErrorKind::data, "[tokenizer] {}: more than {} lines",
+            path.string(), kMaxId);
   }
   return merges;
 }
 
 // The text of a token given as "…" or {"content": "…"}.
-std::optional<std::string> token_text(const Json& file, const char* key) {
+std::optional<std::string> token_text(const Json& file, const std::string& key) {
   if (!file.is_object() || !file.contains(key)) return std::nullopt;
   const Json& value = file.at(key);
   if (value.is_string()) return value.get<std::string>();
@@ -52,9 +59,7 @@ std::optional<std::string> token_text(const Json& file, const char* key) {
 // that have a role.
 Json added_tokens(const Path& folder, const Json& config, const Json& vocab) {
   Json tokens = Json::array();
-  const auto listed = [&](const std::string& text) {
-    return std::ranges::any_of(tokens, [&](const Json& token) { return token.at("content") == text; });
-  };
+  std::set<std::string> listed;
   if (config.contains("added_tokens_decoder") && config.at("added_tokens_decoder").is_object()) {
     for (const auto& [id, token] : config.at("added_tokens_decoder").items()) {
       Json entry = token;
@@ -62,14 +67,15 @@ Json added_tokens(const Path& folder, const Json& config, const Json& vocab) {
                           std::ranges::all_of(id, [](char c) { return c >= '0' && c <= '9'; });
       require(number && entry.is_object(), ErrorKind::data,
               "[tokenizer] {}: added_tokens_decoder: got '{}', expected an id and its token",
-              (folder / "tokenizer_config.json").string(), id);
+              (folder / "tokenizer_config.json").string(), shortened(id, 60));
       entry["id"] = std::stoi(id);
+      if (const auto text = token_text(config.at("added_tokens_decoder"), id)) listed.insert(*text);
       tokens.push_back(std::move(entry));
     }
   }
   const Json more = read_json_if_there(folder / "added_tokens.json");
   for (const auto& [text, id] : more.items()) {
-    if (!listed(text))
+    if (listed.insert(text).second)
       tokens.push_back(
           {{"content", text}, {"id", id}, {"special", text.starts_with("<|")}, {"normalized", false}});
   }
@@ -78,7 +84,7 @@ Json added_tokens(const Path& folder, const Json& config, const Json& vocab) {
     auto text = token_text(config, key);
     if (!text) text = token_text(map, key);
     if (!text && std::string_view(key) != "pad_token") text = kEosNames[0];  // GPT-2's own
-    if (text && !listed(*text) && vocab.contains(*text)) {
+    if (text && vocab.contains(*text) && listed.insert(*text).second) {
       tokens.push_back(
           {{"content", *text}, {"id", vocab.at(*text)}, {"special", true}, {"normalized", false}});
     }
@@ -96,7 +102,7 @@ Json from_vocab_and_merges(const Path& folder) {
       gpt2 || qwen2, ErrorKind::data,
       "[tokenizer] {}: tokenizer_class: got {}, expected GPT2Tokenizer or Qwen2Tokenizer for vocab.json and "
       "merges.txt; write a tokenizer.json with transformers",
-      config_path.string(), kind);
+      config_path.string(), shortened(kind, 60));
   const Json prefix = config.value("add_prefix_space", Json(false));
   const Json byte_level = {{"type", "ByteLevel"},
                            {"add_prefix_space", prefix.is_boolean() && prefix.get<bool>()},
@@ -106,13 +112,14 @@ Json from_vocab_and_merges(const Path& folder) {
                       {"pattern", {{"Regex", std::string(word_regex(WordStyle::qwen2))}}},
                       {"behavior", "Isolated"},
                       {"invert", false}};
-  const Json vocab = read_json(folder / "vocab.json");
-  Json root = {
-      {"added_tokens", added_tokens(folder, config, vocab)},
-      {"pre_tokenizer", byte_level},
-      {"post_processor", byte_level},
-      {"decoder", {{"type", "ByteLevel"}}},
-      {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", read_merges(folder / "merges.txt")}}}};
+  Json vocab = read_json(folder / "vocab.json");
+  Json root = {{"added_tokens", added_tokens(folder, config, vocab)},
+               {"pre_tokenizer", byte_level},
+               {"post_processor", byte_level},
+               {"decoder", {{"type", "ByteLevel"}}},
+               {"model", {{"type", "BPE"}}}};
+  root["model"]["vocab"] = std::move(vocab);
+  root["model"]["merges"] = read_merges(folder / "merges.txt");
   if (qwen2) {
     root["normalizer"] = {{"type", "NFC"}};
     root["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {split, byte_level}}};
@@ -176,7 +183,7 @@ SpecialIds read_special_ids(const Path& folder, const Pipeline& pipeline) {
                           read_json_if_there(folder / "config.json")};
   const auto find = [&](const std::string& key) -> std::optional<int32_t> {
     for (const Json& file : names) {
-      if (const auto text = token_text(file, key.c_str())) {
+      if (const auto text = token_text(file, key)) {
         if (const auto id = pipeline.id_of(*text)) return id;
       }
     }

@@ -5,20 +5,15 @@
 #include <nlohmann/json.hpp>
 
 #include "zeno/base/error.h"
+#include "zeno/base/utf8.h"
 #include "zeno/data/tokenizer/limits.h"
 
 namespace zeno::data::tokenizer {
-namespace {
 
-// Short enough for one line of an error.
 std::string shown(const nlohmann::json& json) {
   if (json.is_structured()) return fmt::format("an {}", json.type_name());
-  std::string text = json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-  if (text.size() > 60) text = text.substr(0, 57) + "...";
-  return text;
+  return shortened(json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace), 60);
 }
-
-}  // namespace
 
 JsonNode::JsonNode(const nlohmann::json& json, std::string where, int depth)
     : json_(&json), where_(std::move(where)), depth_(depth) {
@@ -26,14 +21,14 @@ JsonNode::JsonNode(const nlohmann::json& json, std::string where, int depth)
 }
 
 void JsonNode::refuse(std::string_view got, std::string_view expected) const {
-  fail(ErrorKind::data, "[tokenizer] {}: got {}, expected {}", where_, got, expected);
+  fail(ErrorKind::data, "[tokenizer] {}: got {}, expected {}", where_, shortened(got, 120), expected);
 }
 
 void JsonNode::unknown_type(std::string_view kind) const {
   fail(ErrorKind::data,
        "[tokenizer] {}: the {} '{}' is not supported; tokenise the data beforehand and give a token file "
        "(docs/token_file.md)",
-       where_, kind, type());
+       where_, kind, shortened(type(), 60));
 }
 
 bool JsonNode::is_string() const { return json_->is_string(); }
@@ -44,7 +39,7 @@ std::optional<JsonNode> JsonNode::find(const char* key) const {
   if (!json_->is_object()) refuse(shown(*json_), "an object");
   const auto found = json_->find(key);
   if (found == json_->end() || found->is_null()) return std::nullopt;
-  return JsonNode(*found, fmt::format("{}.{}", where_, key), depth_ + 1);
+  return JsonNode(*found, fmt::format("{}.{}", where_, shortened(key, 60)), depth_ + 1);
 }
 
 JsonNode JsonNode::at(const char* key) const {
@@ -65,6 +60,12 @@ std::vector<JsonNode> JsonNode::items() const {
 std::string JsonNode::string() const {
   if (!json_->is_string()) refuse(shown(*json_), "a string");
   return json_->get<std::string>();
+}
+
+std::string JsonNode::string_up_to(size_t bytes) const {
+  std::string text = string();
+  if (text.size() > bytes) refuse(fmt::format("{} bytes", text.size()), fmt::format("at most {}", bytes));
+  return text;
 }
 
 bool JsonNode::boolean() const {

@@ -33,6 +33,7 @@ class JsonNode {
   bool boolean() const;
   int64_t integer(int64_t low, int64_t high) const;
   double number() const;
+  std::string string_up_to(size_t bytes) const;
   std::string string(const char* key) const { return at(key).string(); }
   std::string string_or(const char* key, std::string other) const;
   bool boolean_or(const char* key, bool other) const;
@@ -49,5 +50,8 @@ class JsonNode {
   std::string where_;
   int depth_;
 };
+
+// A value, short enough for one line of an error.
+std::string shown(const nlohmann::json& json);
 
 }  // namespace zeno::data::tokenizer

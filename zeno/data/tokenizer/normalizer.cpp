@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "zeno/base/error.h"
 #include "zeno/base/utf8.h"
 #include "zeno/data/tokenizer/json_node.h"
 #include "zeno/data/tokenizer/limits.h"
@@ -182,9 +183,7 @@ class Bert final : public Normalizer {
 
 class Sequence final : public Normalizer {
  public:
-  explicit Sequence(const JsonNode& node) {
-    for (const JsonNode& step : node.at("normalizers").items()) steps_.push_back(make_normalizer(step));
-  }
+  explicit Sequence(std::vector<std::unique_ptr<const Normalizer>> steps) : steps_(std::move(steps)) {}
   bool changes(std::string_view text) const override {
     return std::ranges::any_of(steps_, [&](const auto& step) { return step->changes(text); });
   }
@@ -198,18 +197,16 @@ class Sequence final : public Normalizer {
   std::vector<std::unique_ptr<const Normalizer>> steps_;
 };
 
-// What a normalizer writes at once.
-std::string written_text(const JsonNode& node) {
-  std::string text = node.string();
-  if (text.size() > kMaxTokenBytes)
-    node.refuse(fmt::format("{} bytes", text.size()), fmt::format("at most {}", kMaxTokenBytes));
-  return text;
-}
-
-}  // namespace
-
-std::unique_ptr<const Normalizer> make_normalizer(const JsonNode& node) {
+// `made`: normalizers so far.
+std::unique_ptr<const Normalizer> make(const JsonNode& node, size_t& made) {
   const std::string type = node.type();
+  if (type == "Sequence") {
+    std::vector<std::unique_ptr<const Normalizer>> steps;
+    for (const JsonNode& step : node.at("normalizers").items()) steps.push_back(make(step, made));
+    return std::make_unique<Sequence>(std::move(steps));
+  }
+  if (++made > kMaxSteps)
+    fail(ErrorKind::data, "[tokenizer] {}: has more than {} normalizers", node.where(), kMaxSteps);
   const auto form = [](bool compose, bool compatible) {
     return std::make_unique<Form>(NormalForm{.compose = compose, .compatible = compatible});
   };
@@ -223,14 +220,21 @@ std::unique_ptr<const Normalizer> make_normalizer(const JsonNode& node) {
   if (type == "Strip") {
     return std::make_unique<Strip>(node.at("strip_left").boolean(), node.at("strip_right").boolean());
   }
-  if (type == "Prepend") return std::make_unique<Prepend>(written_text(node.at("prepend")));
+  if (type == "Prepend") return std::make_unique<Prepend>(node.at("prepend").string_up_to(kMaxTokenBytes));
   if (type == "Replace") {
-    return std::make_unique<Replace>(Pattern::read(node.at("pattern")), written_text(node.at("content")));
+    return std::make_unique<Replace>(Pattern::read(node.at("pattern")),
+                                     node.at("content").string_up_to(kMaxTokenBytes));
   }
   if (type == "BertNormalizer") return std::make_unique<Bert>(node);
   if (type == "Precompiled") return make_character_map(node);
-  if (type == "Sequence") return std::make_unique<Sequence>(node);
   node.unknown_type("normalizer");
+}
+
+}  // namespace
+
+std::unique_ptr<const Normalizer> make_normalizer(const JsonNode& node) {
+  size_t made = 0;
+  return make(node, made);
 }
 
 }  // namespace zeno::data::tokenizer

@@ -67,7 +67,7 @@ void Pipeline::place(int32_t id, const std::string& text, const JsonNode& node) 
   Text& entry = texts_[size_t(id)];
   require(!entry.known || entry.text == text, ErrorKind::data,
           "[tokenizer] {}: got two tokens with id {} ('{}' and '{}'), expected one", node.where(), id,
-          entry.text, text);
+          shortened(entry.text, 60), shortened(text, 60));
   entry = {text, true, entry.special, count_blanks(text)};
 }
 
@@ -80,8 +80,8 @@ void Pipeline::read_tokens(const JsonNode& root) {
       // Added tokens may be listed in the vocabulary as well; there they must have the same id.
       const auto listed = vocabulary_.ids.find(token.content);
       require(listed == vocabulary_.ids.end() || listed->second == token.id, ErrorKind::data,
-              "[tokenizer] {}: token '{}': got ids {} and {}, expected one", node.where(), token.content,
-              listed == vocabulary_.ids.end() ? 0 : listed->second, token.id);
+              "[tokenizer] {}: token '{}': got ids {} and {}, expected one", node.where(),
+              shortened(token.content, 60), listed == vocabulary_.ids.end() ? 0 : listed->second, token.id);
       place(token.id, token.content, node);
       added_ids_[token.content] = token.id;
       if (token.special) {
@@ -100,7 +100,9 @@ void Pipeline::read_model(const JsonNode& model, const JsonNode& root) {
   if (type == "BPE") {
     const BpeOptions options = BpeOptions::read(model);
     if (pre) pre_ = make_pre_tokenizers(*pre, options.takes_bytes());
-    if (!pre && splits_at_mark(vocabulary_, options, kSpaceMark)) {
+    // Many files hand the model a whole text as one piece: without pre-tokenizers, or with such that do not
+    // split it (Llama, Gemma).
+    if (!pre_.raw_bytes && splits_at_mark(vocabulary_, options, kSpaceMark)) {
       pre_.steps.push_back(make_mark_splitter(std::string(kSpaceMark)));
     }
     model_ = make_bpe(vocabulary_, options, pre_.raw_bytes, model.where());
@@ -120,8 +122,12 @@ void Pipeline::read_model(const JsonNode& model, const JsonNode& root) {
 // One encoding. Also the last step of the pre-tokenizers: pieces become tokens here.
 class Pipeline::Run final : public PieceSink {
  public:
-  Run(const Pipeline& pipeline, Room& room, Draft& draft, bool track, bool parse_special)
-      : pipeline_(pipeline), room_(room), draft_(draft), track_(track), parse_special_(parse_special) {}
+  Run(const Pipeline& pipeline, Room& room, Draft& draft, Rewriting& rewriting, bool parse_special)
+      : pipeline_(pipeline),
+        room_(room),
+        draft_(draft),
+        rewriting_(rewriting),
+        parse_special_(parse_special) {}
 
   void input(const Piece& text) {
     pipeline_.added_.split_input(text.text, parse_special_,
@@ -140,7 +146,7 @@ class Pipeline::Run final : public PieceSink {
       return;
     }
     require(piece.text.size() < UINT32_MAX, ErrorKind::data,
-            "[tokenizer] got {} bytes in one piece, expected less than 4 GB; cut the text",
+            "[tokenizer] got {} bytes in one piece, expected less than 4 GB; split the text",
             piece.text.size());
     room_.tokens.clear();
     pipeline_.model_->encode(piece.text, room_.work, room_.tokens);
@@ -171,7 +177,7 @@ class Pipeline::Run final : public PieceSink {
   void normalize(const Piece& text) {
     const Normalizer* normalizer = pipeline_.normalizer_.get();
     if (normalizer == nullptr || !normalizer->changes(text.text)) return normalized(text);
-    AlignedText rewritten(text, track_);
+    AlignedText rewritten(text, rewriting_);
     normalizer->apply(rewritten);
     normalized(rewritten.view());
   }
@@ -191,9 +197,9 @@ class Pipeline::Run final : public PieceSink {
   void pre_tokenize(const Piece& piece, size_t step) {
     const auto& steps = pipeline_.pre_.steps;
     if (step == steps.size()) return take(piece);
-    if (step + 1 == steps.size()) return steps[step]->split(piece, track_, *this);
+    if (step + 1 == steps.size()) return steps[step]->split(piece, rewriting_, *this);
     Stage next(*this, step + 1);
-    steps[step]->split(piece, track_, next);
+    steps[step]->split(piece, rewriting_, next);
   }
 
   void add(int32_t id, const Piece& piece, size_t begin, size_t end) {
@@ -212,18 +218,20 @@ class Pipeline::Run final : public PieceSink {
   const Pipeline& pipeline_;
   Room& room_;
   Draft& draft_;
-  bool track_, parse_special_;
+  Rewriting& rewriting_;
+  bool parse_special_;
 };
 
 void Pipeline::encode(std::string_view text, bool add_special, bool parse_special, Draft& draft) const {
   std::unique_ptr<Room> room = borrow_room();
   const bool rewritten = !pre_.raw_bytes && !is_valid_utf8(text);
   const bool track = draft.with_spans || (pre_.needs_origin && (normalizer_ != nullptr || rewritten));
-  Run run(*this, *room, draft, track, parse_special);
+  Rewriting rewriting(text.size(), track);
+  Run run(*this, *room, draft, rewriting, parse_special);
   if (!text.empty()) {
     // Only byte-level models can keep what is not UTF-8; the others see U+FFFD.
     if (rewritten)
-      run.input(AlignedText({text}, track).view());
+      run.input(AlignedText({text}, rewriting).view());
     else
       run.input({text});
   }

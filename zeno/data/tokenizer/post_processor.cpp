@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "zeno/base/error.h"
 #include "zeno/base/utf8.h"
 #include "zeno/data/tokenizer/json_node.h"
 #include "zeno/data/tokenizer/limits.h"
@@ -71,22 +72,27 @@ class Sequence final : public PostProcessor {
 
 int32_t read_id(const JsonNode& node) { return int32_t(node.integer(0, kMaxId)); }
 
-Template::Items read_template(const JsonNode& node) {
+// What a file has asked for so far.
+struct Count {
+  size_t processors = 0, tokens = 0;
+};
+
+Template::Items read_template(const JsonNode& node, Count& count) {
   Template::Items items;
-  size_t added = 0;
   for (const JsonNode& item : node.at("single").items()) {
     if (const auto sequence = item.find("Sequence")) {
       const std::string which = sequence->string("id");
       if (which != "A") sequence->refuse(fmt::format("sequence '{}'", which), "A: one text has no other");
       if (std::ranges::any_of(items, [](const auto& other) { return !other; }))
-        sequence->refuse("the text again", "it once");
+        fail(ErrorKind::data, "[tokenizer] {}: sequence A occurs twice", node.where());
       items.push_back(std::nullopt);
       continue;
     }
     const std::string name = item.at("SpecialToken").string("id");
     std::vector<int32_t> ids;
     for (const JsonNode& id : node.at("special_tokens").at(name.c_str()).at("ids").items()) {
-      if (++added > kMaxAddedTokens) item.refuse("more tokens", fmt::format("at most {}", kMaxAddedTokens));
+      if (++count.tokens > kMaxAddedTokens)
+        item.refuse("more tokens", fmt::format("at most {}", kMaxAddedTokens));
       ids.push_back(read_id(id));
     }
     items.push_back(std::move(ids));
@@ -105,10 +111,10 @@ Template::Items read_around(const JsonNode& node) {
   return {read_named_id(node.at("cls")), std::nullopt, read_named_id(node.at("sep"))};
 }
 
-}  // namespace
-
-std::unique_ptr<const PostProcessor> make_post_processor(const JsonNode& node) {
+std::unique_ptr<const PostProcessor> make(const JsonNode& node, Count& count) {
   const std::string type = node.type();
+  if (++count.processors > kMaxSteps)
+    fail(ErrorKind::data, "[tokenizer] {}: has more than {} processors", node.where(), kMaxSteps);
   std::vector<std::unique_ptr<const PostProcessor>> steps;
   const auto trim = [&] {
     if (!node.boolean_or("trim_offsets", true)) return;
@@ -117,22 +123,25 @@ std::unique_ptr<const PostProcessor> make_post_processor(const JsonNode& node) {
   if (type == "ByteLevel") {
     trim();
   } else if (type == "TemplateProcessing") {
-    steps.push_back(std::make_unique<Template>(read_template(node)));
+    steps.push_back(std::make_unique<Template>(read_template(node, count)));
   } else if (type == "BertProcessing") {
     steps.push_back(std::make_unique<Template>(read_around(node)));
   } else if (type == "RobertaProcessing") {
     trim();
     steps.push_back(std::make_unique<Template>(read_around(node)));
   } else if (type == "Sequence") {
-    for (const JsonNode& step : node.at("processors").items()) {
-      if (steps.size() == kMaxPostProcessors)
-        step.refuse("another step", fmt::format("at most {}", steps.size()));
-      steps.push_back(make_post_processor(step));
-    }
+    for (const JsonNode& step : node.at("processors").items()) steps.push_back(make(step, count));
   } else {
     node.unknown_type("post-processor");
   }
   return std::make_unique<Sequence>(std::move(steps));
+}
+
+}  // namespace
+
+std::unique_ptr<const PostProcessor> make_post_processor(const JsonNode& node) {
+  Count count;
+  return make(node, count);
 }
 
 }  // namespace zeno::data::tokenizer

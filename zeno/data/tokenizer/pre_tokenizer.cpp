@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include "zeno/base/error.h"
 #include "zeno/base/utf8.h"
 #include "zeno/data/tokenizer/byte_level.h"
 #include "zeno/data/tokenizer/json_node.h"
+#include "zeno/data/tokenizer/limits.h"
 #include "zeno/data/tokenizer/splitter.h"
 
 namespace zeno::data::tokenizer {
@@ -19,21 +21,21 @@ class ByteLevel final : public PreTokenizer {
     if (node.boolean_or("use_regex", true)) words_ = make_word_splitter(WordStyle::gpt2);
   }
 
-  void split(const Piece& piece, bool track, PieceSink& next) const override {
-    if (!prefix_space_ || piece.text.starts_with(' ')) return cut(piece, track, next);
-    AlignedText text(piece, track);
+  void split(const Piece& piece, Rewriting& rewriting, PieceSink& next) const override {
+    if (!prefix_space_ || piece.text.starts_with(' ')) return cut(piece, rewriting, next);
+    AlignedText text(piece, rewriting);
     Rewriter out(text);
     out.prepend(" ");
     while (out.more()) out.keep();
     out.finish();
-    cut(text.view(), track, next);
+    cut(text.view(), rewriting, next);
   }
 
  private:
   struct Mapper final : PieceSink {
-    Mapper(bool track_, PieceSink& next_) : track(track_), next(next_) {}
+    Mapper(Rewriting& rewriting_, PieceSink& next_) : rewriting(rewriting_), next(next_) {}
     void take(const Piece& piece) override {
-      AlignedText text(piece, track);
+      AlignedText text(piece, rewriting);
       Rewriter out(text);
       while (out.more()) {
         const std::string bytes(out.next_bytes());
@@ -43,15 +45,15 @@ class ByteLevel final : public PreTokenizer {
       out.finish();
       next.take(text.view());
     }
-    bool track;
+    Rewriting& rewriting;
     PieceSink& next;
   };
 
-  void cut(const Piece& piece, bool track, PieceSink& next) const {
-    Mapper mapper(track, next);
+  void cut(const Piece& piece, Rewriting& rewriting, PieceSink& next) const {
+    Mapper mapper(rewriting, next);
     PieceSink& last = raw_ ? next : mapper;
     if (words_)
-      words_->split(piece, track, last);
+      words_->split(piece, rewriting, last);
     else
       last.take(piece);
   }
@@ -81,8 +83,8 @@ class Metaspace final : public PreTokenizer {
   }
   bool needs_origin() const { return prepend_ == Prepend::first; }
 
-  void split(const Piece& piece, bool track, PieceSink& next) const override {
-    AlignedText text(piece, track);
+  void split(const Piece& piece, Rewriting& rewriting, PieceSink& next) const override {
+    AlignedText text(piece, rewriting);
     Rewriter out(text);
     const bool marked = piece.text.starts_with(' ') || piece.text.starts_with(mark_);
     const bool wanted = prepend_ == Prepend::always || (prepend_ == Prepend::first && piece.start() == 0);
@@ -115,7 +117,7 @@ class Metaspace final : public PreTokenizer {
 class MarkSplitter final : public PreTokenizer {
  public:
   explicit MarkSplitter(std::string mark) : mark_(std::move(mark)) {}
-  void split(const Piece& piece, bool, PieceSink& next) const override {
+  void split(const Piece& piece, Rewriting&, PieceSink& next) const override {
     size_t begin = 0, at = 0;
     while ((at = piece.text.find(mark_, at)) != std::string_view::npos) {
       if (at > begin && !piece.text.substr(begin, at - begin).ends_with(mark_)) {
@@ -133,7 +135,11 @@ class MarkSplitter final : public PreTokenizer {
 
 // Sequences may hold sequences; what counts is the list of their steps.
 void flatten(const JsonNode& node, std::vector<JsonNode>& steps) {
-  if (node.type() != "Sequence") return steps.push_back(node);
+  if (node.type() != "Sequence") {
+    if (steps.size() == kMaxSteps)
+      fail(ErrorKind::data, "[tokenizer] {}: has more than {} pre-tokenizers", node.where(), kMaxSteps);
+    return steps.push_back(node);
+  }
   for (const JsonNode& step : node.at("pretokenizers").items()) flatten(step, steps);
 }
 

@@ -21,8 +21,8 @@ class PieceSink {
 class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
-  // `track`: text that is rewritten keeps its origin. Empty pieces are never handed on.
-  virtual void split(const Piece& piece, bool track, PieceSink& next) const = 0;
+  // Empty pieces are never handed on.
+  virtual void split(const Piece& piece, Rewriting& rewriting, PieceSink& next) const = 0;
 };
 
 // The steps of a file in order, and what the rest of the tokenizer must know of them.

@@ -4,6 +4,7 @@
 #include <pcre2.h>
 
 #include "zeno/base/error.h"
+#include "zeno/base/utf8.h"
 
 namespace zeno::data::tokenizer {
 namespace {
@@ -41,7 +42,7 @@ class Translator {
   [[noreturn]] void refuse(std::string_view what) const {
     fail(ErrorKind::data,
          "[tokenizer] {}: regex '{}': {} is not supported; expected what PCRE2 and Oniguruma share", where_,
-         pattern_, what);
+         shortened(pattern_, 60), what);
   }
   void copy() { out_ += pattern_[at_++]; }
 
@@ -168,7 +169,7 @@ Regex Regex::compile(const std::string& pattern, std::string_view shown, std::st
   // Oniguruma's ^ and $ hold at every line.
   pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
                                    PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &place, nullptr);
-  require(code != nullptr, ErrorKind::data, "[tokenizer] {}: regex '{}': {}", where, shown,
+  require(code != nullptr, ErrorKind::data, "[tokenizer] {}: regex '{}': {}", where, shortened(shown, 60),
           message_of(error));
   pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // without a JIT the interpreter gives the same matches
   Regex regex;

@@ -45,7 +45,7 @@ class Split final : public PreTokenizer {
   Split(Matches matches, Behavior behavior, bool invert = false)
       : matches_(std::move(matches)), behavior_(behavior), invert_(invert) {}
 
-  void split(const Piece& piece, bool, PieceSink& next) const override {
+  void split(const Piece& piece, Rewriting&, PieceSink& next) const override {
     Cutter cutter{piece, next, behavior_};
     size_t done = 0;
     matches_(piece.text, [&](TextSpan match) {
@@ -94,7 +94,7 @@ class Split final : public PreTokenizer {
 class Words final : public PreTokenizer {
  public:
   explicit Words(WordStyle style) : style_(style) {}
-  void split(const Piece& piece, bool, PieceSink& next) const override {
+  void split(const Piece& piece, Rewriting&, PieceSink& next) const override {
     for (size_t at = 0; at < piece.text.size();) {
       const size_t end = word_end(style_, piece.text, at);
       next.take(piece.part(at, end));
@@ -109,7 +109,7 @@ class Words final : public PreTokenizer {
 // White space goes, punctuation stands alone.
 class Bert final : public PreTokenizer {
  public:
-  void split(const Piece& piece, bool, PieceSink& next) const override {
+  void split(const Piece& piece, Rewriting&, PieceSink& next) const override {
     size_t begin = 0, at = 0;
     const auto flush = [&](size_t end) {
       if (begin < end) next.take(piece.part(begin, end));

@@ -24,7 +24,7 @@ class Unigram final : public Model {
       const std::vector<JsonNode> parts = entries[id].items();
       scores_.push_back(parts[1].number());
       worst = std::min(worst, scores_.back());
-      const std::string text = parts[0].string();
+      const std::string text = parts[0].string_up_to(kMaxMatchedBytes);
       // Of a text listed twice the last counts.
       if (!text.empty() && vocabulary.find(text) == int32_t(id)) pieces_.add(text, int32_t(id));
     }
@@ -40,6 +40,7 @@ class Unigram final : public Model {
   }
 
   void encode(std::string_view piece, Workspace& work, std::vector<Token>& out) const override {
+    check_piece(piece);
     find_best(piece, work.nodes);
     const size_t first = out.size();
     for (auto end = uint32_t(piece.size()); end > 0;) {

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "zeno/base/error.h"
+#include "zeno/base/utf8.h"
 #include "zeno/data/tokenizer/json_node.h"
 #include "zeno/data/tokenizer/limits.h"
 #include "zeno/data/tokenizer/model.h"
@@ -16,8 +17,10 @@ Vocabulary Vocabulary::read(const JsonNode& node) {
   std::vector<bool> used;
   for (const auto& [text, value] : node.json().items()) {
     const bool ok = value.is_number_integer() && value >= 0 && value <= kMaxId;
-    require(ok, ErrorKind::data, "[tokenizer] {}: token '{}': got id {}, expected an integer in 0..{}",
-            node.where(), text, value.dump(), kMaxId);
+    if (!ok) {
+      fail(ErrorKind::data, "[tokenizer] {}: token '{}': got id {}, expected an integer in 0..{}",
+           node.where(), shortened(text, 60), shown(value), kMaxId);
+    }
     const auto id = value.get<int32_t>();
     if (size_t(id) >= used.size()) used.resize(std::max<size_t>(size_t(id) + 1, used.size() * 2));
     require(!used[size_t(id)], ErrorKind::data, "[tokenizer] {}: got two tokens with id {}, expected one",

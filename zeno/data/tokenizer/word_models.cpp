@@ -5,6 +5,7 @@
 #include "zeno/base/error.h"
 #include "zeno/data/tokenizer/byte_trie.h"
 #include "zeno/data/tokenizer/json_node.h"
+#include "zeno/data/tokenizer/limits.h"
 #include "zeno/data/tokenizer/model.h"
 
 namespace zeno::data::tokenizer {
@@ -28,6 +29,9 @@ class WordPiece final : public Model {
     const std::string prefix = node.string_or("continuing_subword_prefix", "##");
     for (const auto& [text, id] : vocabulary.ids) {
       if (vocabulary.hidden.contains(id)) continue;
+      if (text.size() > kMaxMatchedBytes)
+        node.refuse(fmt::format("a token of {} bytes", text.size()),
+                    fmt::format("at most {}", kMaxMatchedBytes));
       if (!text.empty()) beginnings_.add(text, id);
       if (text.size() > prefix.size() && text.starts_with(prefix))
         continuations_.add(text.substr(prefix.size()), id);
