@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -20,6 +21,7 @@
 #include "tests/device/faulty_queue.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_dir.h"
+#include "zeno/base/disk_operation.h"
 #include "zeno/base/math.h"
 #include "zeno/base/rng.h"
 
@@ -336,6 +338,50 @@ TEST_P(DiskStores, KeepTheirFileWhereThereIsNoOther) {
   std::filesystem::remove(other);
   EXPECT_TRUE(store.can_give(dir_.path()));
   store.give();
+}
+
+// Notes which operation stands for each of its calls.
+class NotingQueue final : public DiskQueue {
+ public:
+  NotingQueue(std::unique_ptr<DiskQueue> inner, std::vector<std::string>& operations)
+      : inner_(std::move(inner)), operations_(operations) {}
+  std::string_view name() const override { return inner_->name(); }
+  bool register_buffer(std::span<std::byte> memory) override { return inner_->register_buffer(memory); }
+  void submit(const DiskRequest& request) override {
+    note("submit");
+    inner_->submit(request);
+  }
+  size_t wait(std::span<DiskCompletion> done) override {
+    note("wait");
+    return inner_->wait(done);
+  }
+
+ private:
+  void note(const std::string& call) {
+    const auto under_way = find_disk_stall(std::chrono::milliseconds(0));
+    operations_.push_back(call + ": " + (under_way ? under_way->operation : "unknown"));
+  }
+
+  std::unique_ptr<DiskQueue> inner_;
+  std::vector<std::string>& operations_;
+};
+
+// On a disk that does not answer, any call of the queue may hang.
+TEST_P(DiskStores, AreNamedInEachCallThatMayHang) {
+  std::vector<std::string> operations;
+  DiskOptions noting = options();
+  noting.make_queue = [&](int depth) {
+    return std::make_unique<NotingQueue>(make_thread_queue(depth), operations);
+  };
+  const Memory from(kRequest, 1), to(kRequest);
+  DiskStore store(noting);
+  store.add(kRequest, "a");
+  store.create();
+  store.write(0, from.bytes());
+  store.read(0, to.bytes());
+  const std::string folder = noting.folders.front().string();
+  EXPECT_EQ(operations, (std::vector{"submit: writing to " + folder, "wait: writing to " + folder,
+                                     "submit: reading from " + folder, "wait: reading from " + folder}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Both, DiskStores, testing::Values("uring", "threads"),

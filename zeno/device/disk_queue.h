@@ -1,8 +1,8 @@
 // Transfers in flight: requests go in, completions come out in any order. Two ways to do it: io_uring, and
 // threads that read and write where io_uring is missing or forbidden.
 //
-// A queue belongs to one thread. submit() does not wait for the transfer; wait() blocks. Memory of a request
-// must stay as it is until its completion has been taken.
+// A queue belongs to one thread. submit() need not wait for the transfer, but a file system may make it;
+// wait() blocks. Memory of a request must stay as it is until its completion has been taken.
 #pragma once
 
 #include <cstddef>
