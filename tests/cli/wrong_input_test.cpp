@@ -156,7 +156,7 @@ TEST_F(WrongInput, Flags) {
 // What goes wrong at the end does not cost the model.
 TEST_F(WrongInput, AModelThatNoRunHasMadeIsNotReplaced) {
   fs::copy(path("model"), path("out"), fs::copy_options::recursive);
-  expect(command("good.jsonl", ""), 2, {"--out " + path("out"), "would replace"});
+  expect(command("good.jsonl", ""), 2, {"--out " + path("out"), "would be overwritten"});
   EXPECT_FALSE(fs::exists(path("out") + "/metrics.jsonl"));
 }
 

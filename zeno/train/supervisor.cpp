@@ -16,7 +16,6 @@
 #include <memory>
 #include <thread>
 
-#include "zeno/base/error.h"
 #include "zeno/base/within.h"
 #include "zeno/train/interrupt.h"
 
@@ -136,7 +135,7 @@ std::vector<std::string> split_words(std::string_view text) {
 int Supervisor::run() {
   const SignalSet signals;
   Look look = look_at_output(signals.set());
-  require(look.output.has_value(), ErrorKind::io, "[supervisor] the run is not started: {}", look.problem);
+  require(look.output.has_value(), look.kind, "[supervisor] the run is not started: {}", look.problem);
   if (asked_ != 0) {
     say(LogLevel::warning, fmt::format("[supervisor] SIG{}: the run is not started", sigabbrev_np(asked_)));
     return 128 + asked_;
@@ -152,7 +151,7 @@ int Supervisor::run() {
     if (!look.output) {
       say(LogLevel::error,
           fmt::format("[supervisor] the run {} and is not restarted: {}", describe(end), look.problem));
-      return end.exit_code != 0 ? end.exit_code : exit_code(ErrorKind::io);
+      return end.exit_code != 0 ? end.exit_code : exit_code(look.kind);
     }
     end.done = look.output->done;
     if (asked_ != 0) return end_asked(end);
@@ -205,8 +204,8 @@ Supervisor::Look Supervisor::look_at_output(const sigset_t& signals) {
   try {
     if (finishes_within(options_.disk_deadline, look, [&] { return asked_again(signals); }))
       return {*output, ""};
-  } catch (const std::exception& error) {
-    return {std::nullopt, error.what()};
+  } catch (const Error& error) {
+    return {std::nullopt, error.what(), error.kind()};
   }
   if (signals_ > 1) return {std::nullopt, "stopped before the disk of --out responded"};
   return {std::nullopt, fmt::format("the disk of --out has not responded within {:.1f} s (--disk-deadline)",

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "zeno/base/error.h"
 #include "zeno/base/log.h"
 
 namespace zeno::train {
@@ -102,6 +103,7 @@ class Supervisor {
   struct Look {
     std::optional<Output> output;
     std::string problem;  // why there is none
+    ErrorKind kind = ErrorKind::io;
   };
   Look look_at_output(const sigset_t& signals);
   bool asked_again(const sigset_t& signals);
