@@ -42,7 +42,7 @@ HostileInput prompt(const std::string& what, int exit_code, const std::string& m
                     const std::function<std::string()>& line) {
   return {"prompt: " + what, {exit_code}, mentions, [line](const HostileFolder& folder) {
             folder.write("bad.prompts", "{\"prompt\": \"hi\"}\n" + line() + "\n");
-            return "generate --device cpu --max-new-tokens 1 --chat-template chatml --model " +
+            return "generate --device cpu --max-new-tokens 1 --chat --chat-template chatml --model " +
                    folder / "model" + " --prompt-file " + folder / "bad.prompts";
           }};
 }
