@@ -190,7 +190,13 @@ std::vector<Record> odd_records() {
       {"3 MB of marks over a letter",
        {0, 3},
        [] { return chat("\"e" + repeated("\xcc\x81", 1'500'000) + "\""); }},
-      {"a line of 100 MB", {0, 3}, [] { return chat("\"" + repeated("word ", 20'000'000) + "\""); }},
+      {"a text of 15 MB", {0}, [] { return chat("\"" + repeated("word ", 3'000'000) + "\""); }},
+      {"a line of 60 MB", {3}, [] { return chat("\"" + repeated("word ", 12'000'000) + "\""); }},
+      {"a line of 100 MB", {3}, [] { return chat("\"" + repeated("word ", 20'000'000) + "\""); }},
+      {"a prompt of 100 MB",
+       {3},
+       [] { return R"({"prompt": ")" + repeated("word ", 20'000'000) + R"(", "completion": "a"})"; }},
+      {"a plain text of 100 MB", {3}, [] { return R"({"text": ")" + repeated("word ", 20'000'000) + "\"}"; }},
   };
   for (const char* ids :
        {"[]", "[-1]", "[300]", "[1e3]", "[1.5]", "[\"1\"]", "[null]", "[[1]]", "[9223372036854775808]", "7"})

@@ -37,7 +37,7 @@ HostileInputs odd_flags() {
   add("a name of LoRA targets of 100 KB", {2},
       "--steps 1 --lora-rank 2 --lora-targets " + repeated("q", 100'000));
   inputs.push_back(
-      {"sequences of 2^31", {2, 3, 4}, "", [](const HostileFolder& folder) {
+      {"sequences of 2^31", {2}, "--seq-len", [](const HostileFolder& folder) {
          return "train --steps 1 --data generated --device cpu --no-auto --seq-len 2147483647 --model " +
                 folder / "model" + " --out " + folder / "out";
        }});

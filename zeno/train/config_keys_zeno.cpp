@@ -74,7 +74,7 @@ void add_run(TableBuilder& table) {
   table.key<kRun, &RunConfig::data>("data", "training files").set_flag("--data").set_takes("FILE");
   table.key<kRun, &RunConfig::out>("out", "folder for the result").set_flag("--out").set_takes("DIR");
   table.key<kRun, &RunConfig::seq_len>("seq_len", "tokens per sample; 0: what the model takes, at most 1024")
-      .range(0)
+      .range(0, 1 << 24)
       .set_flag("--seq-len");
   table.key<kRun, &RunConfig::steps>("steps", "optimizer steps; 0: by epochs")
       .range(0, 1e15)
