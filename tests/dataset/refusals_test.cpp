@@ -82,6 +82,11 @@ TEST(Refusals, DeepNestingIsAnErrorAndNoCrash) {
   EXPECT_EQ(parse_json(std::string(200, '[') + std::string(200, ']')).size(), 1u);
 }
 
+TEST(Refusals, TextsThatNoContextHolds) {
+  expect_refused(R"({"prompt": ")" + std::string(17 << 20, 'x') + R"(", "completion": "a"})",
+                 {"17825793 bytes", "16777216", "split"});
+}
+
 TEST(Refusals, RecordsOfManySmallValues) {
   std::string texts = "\"\"", keys = "\"text\": \"a\"";
   for (int i = 0; i < 1'000'000; ++i) texts += ",\"\"";

@@ -42,7 +42,7 @@ HostileInput prompt(const std::string& what, int exit_code, const std::string& m
                     const std::function<std::string()>& line) {
   return {"prompt: " + what, {exit_code}, mentions, [line](const HostileFolder& folder) {
             folder.write("bad.prompts", "{\"prompt\": \"hi\"}\n" + line() + "\n");
-            return "generate --device cpu --max-new-tokens 1 --chat-template chatml --model " +
+            return "generate --device cpu --max-new-tokens 1 --chat --chat-template chatml --model " +
                    folder / "model" + " --prompt-file " + folder / "bad.prompts";
           }};
 }
@@ -190,7 +190,13 @@ std::vector<Record> odd_records() {
       {"3 MB of marks over a letter",
        {0, 3},
        [] { return chat("\"e" + repeated("\xcc\x81", 1'500'000) + "\""); }},
-      {"a line of 100 MB", {0, 3}, [] { return chat("\"" + repeated("word ", 20'000'000) + "\""); }},
+      {"a text of 15 MB", {0}, [] { return chat("\"" + repeated("word ", 3'000'000) + "\""); }},
+      {"a line of 60 MB", {3}, [] { return chat("\"" + repeated("word ", 12'000'000) + "\""); }},
+      {"a line of 100 MB", {3}, [] { return chat("\"" + repeated("word ", 20'000'000) + "\""); }},
+      {"a prompt of 100 MB",
+       {3},
+       [] { return R"({"prompt": ")" + repeated("word ", 20'000'000) + R"(", "completion": "a"})"; }},
+      {"a plain text of 100 MB", {3}, [] { return R"({"text": ")" + repeated("word ", 20'000'000) + "\"}"; }},
   };
   for (const char* ids :
        {"[]", "[-1]", "[300]", "[1e3]", "[1.5]", "[\"1\"]", "[null]", "[[1]]", "[9223372036854775808]", "7"})

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <span>
+#include <tuple>
 
 #include "tests/faults/hostile_input.h"
 #include "zeno/checkpoint/manifest.h"
@@ -36,7 +37,7 @@ HostileInputs odd_flags() {
   add("a name of LoRA targets of 100 KB", {2},
       "--steps 1 --lora-rank 2 --lora-targets " + repeated("q", 100'000));
   inputs.push_back(
-      {"sequences of 2^31", {2, 3, 4}, "", [](const HostileFolder& folder) {
+      {"sequences of 2^31", {2}, "--seq-len", [](const HostileFolder& folder) {
          return "train --steps 1 --data generated --device cpu --no-auto --seq-len 2147483647 --model " +
                 folder / "model" + " --out " + folder / "out";
        }});
@@ -83,8 +84,9 @@ HostileInputs numbers_of_flags() {
                     }});
   inputs.push_back(
       {"--template-extra that is nested", {2}, "--template-extra", [](const HostileFolder& folder) {
+         folder.write("bad.jsonl", R"({"text": "a"})");
          return "data --chat-template chatml --model " + folder / "model" + " --data " +
-                folder / "none.jsonl --template-extra '" + nested("[", "", "]", 40'000) + "'";
+                folder / "bad.jsonl" + " --template-extra '" + nested("[", "", "]", 40'000) + "'";
        }});
   for (const char* words :
        {"--hidden 16777216 --layers 16384 --heads 65536", "--hidden 32 --layers 16384 --heads 4",
@@ -130,8 +132,9 @@ HostileInputs machine_files() {
       add(std::string(key) + " = " + value, [=] { return machine(key, value); });
   }
   add("a million nodes of a million ranks", [=] {
-    const std::string nodes = machine("nodes", "1000000");
-    return "{\"node_ranks\": 1000000, " + json::parse(nodes).dump().substr(1);
+    json fields = json::parse(machine("nodes", "1000000"));
+    fields["node_ranks"] = 1'000'000;
+    return fields.dump();
   });
   return inputs;
 }
@@ -188,15 +191,19 @@ std::vector<std::pair<std::string, std::function<std::string(const std::string&)
       {"a newer version", replaced("\"version\":1", "\"version\":2")},
       {"a version of 2^70", replaced("\"version\":1", "\"version\":1180591620717411303424")},
       {"a version of text", replaced("\"version\":1", "\"version\":\"one\"")},
-      {"a run of nothing", with_run([] { return std::string("{}"); })},
-      {"a run of 1 MB of zeros", with_run([] { return "{\"loop\":[0" + repeated(",0", 500'000) + "]}"; })},
-      {"a run of 60 MB of texts",
-       with_run([] { return "{\"loop\":[\"\"" + repeated(",\"\"", 20'000'000) + "]}"; })},
-      {"a run that is nested", with_run([] { return "{\"loop\":" + nested("[", "", "]", 100'000) + "}"; })},
-      {"a run that is a text of a megabyte",
-       with_run([] { return "{\"loop\":\"" + repeated("x", 1'000'000) + "\"}"; })},
       {"50 MB of blanks", [](const std::string& good) { return repeated(" ", 50'000'000) + good; }},
       {"NULs behind it", [](const std::string& good) { return good + std::string(1000, '\0'); }},
+  };
+}
+
+// What a run wrote about itself: only a run that resumes reads it, unless it is too large for anybody.
+std::vector<std::tuple<std::string, bool, std::function<std::string()>>> spoilt_runs() {
+  return {
+      {"nothing", false, [] { return std::string("{}"); }},
+      {"1 MB of zeros", false, [] { return "{\"loop\":[0" + repeated(",0", 500'000) + "]}"; }},
+      {"60 MB of texts", true, [] { return "{\"loop\":[\"\"" + repeated(",\"\"", 20'000'000) + "]}"; }},
+      {"deep arrays", true, [] { return "{\"loop\":" + nested("[", "", "]", 100'000) + "}"; }},
+      {"a text of a megabyte", false, [] { return "{\"loop\":\"" + repeated("x", 1'000'000) + "\"}"; }},
   };
 }
 
@@ -264,6 +271,15 @@ HostileInputs hostile_checkpoints() {
           "manifest: " + what, {3},
           [make](const HostileFolder& folder, const std::string& step) {
             folder.write(step + "/manifest.json", make(folder.read(step + "/manifest.json")));
+          },
+          inspects));
+    }
+    for (const auto& [what, always, run] : spoilt_runs()) {
+      const auto change = with_run(run);
+      inputs.push_back(with_checkpoint(
+          "a run of " + what, {inspects && !always ? 0 : 3},
+          [change](const HostileFolder& folder, const std::string& step) {
+            folder.write(step + "/manifest.json", change(folder.read(step + "/manifest.json")));
           },
           inspects));
     }

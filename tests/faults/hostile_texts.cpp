@@ -41,13 +41,13 @@ HostileInput input_of(const std::string& what, const std::function<std::string()
 
 // tokenizer.json as a text in which one value is replaced: what is nested deeply no JSON library can print.
 HostileInput with_value(const std::string& what, const std::function<void(json&)>& mark,
-                        const std::string& value) {
+                        const std::function<std::string()>& value) {
   return {"tokenizer.json: " + what, {3}, "tokenizer", [=](const HostileFolder& folder) {
             folder.copy("model", "bad");
             json tokenizer = json::parse(folder.read("model/tokenizer.json"));
             mark(tokenizer);
             std::string text = tokenizer.dump();
-            folder.write("bad/tokenizer.json", text.replace(text.find("\"@@\""), 4, value));
+            folder.write("bad/tokenizer.json", text.replace(text.find("\"@@\""), 4, value()));
             return data_of(folder, "bad", "");
           }};
 }
@@ -331,6 +331,7 @@ HostileInput input_of(const Template& each) {
 }  // namespace
 
 HostileInputs hostile_tokenizers() {
+  const auto deep = [] { return nested("[", "", "]", 100'000); };
   HostileInputs inputs{
       input_of("empty", [] { return std::string(); }),
       input_of("garbage", [] { return std::string("garbage"); }),
@@ -345,23 +346,28 @@ HostileInputs hostile_tokenizers() {
                  return text + "}";
                }),
       with_value(
-          "an id that is nested", [](json& t) { t["model"]["vocab"]["zz"] = "@@"; },
-          nested("[", "", "]", 100'000)),
+          "an id that is nested", [](json& t) { t["model"]["vocab"]["zz"] = "@@"; }, deep),
       with_value(
           "a key of nobody that is nested", [](json& t) { t["more"] = "@@"; },
-          nested("{\"a\":", "1", "}", 100'000)),
+          [] { return nested("{\"a\":", "1", "}", 100'000); }),
       with_value(
-          "a nested merge", [](json& t) { t["model"]["merges"] = {"@@"}; }, nested("[", "", "]", 100'000)),
+          "a nested merge", [](json& t) { t["model"]["merges"] = {"@@"}; }, deep),
       with_value(
-          "100 MB of empty texts", [](json& t) { t["more"] = "@@"; },
-          "[\"\"" + repeated(",\"\"", 33'000'000) + "]"),
-      input_of("a text of 200 MB", [] { return "{\"version\": \"" + repeated("v", 200'000'000) + "\"}"; }),
+          "30 MB of empty texts", [](json& t) { t["more"] = "@@"; },
+          [] { return "[\"\"" + repeated(",\"\"", 10'000'000) + "]"; }),
+      {"tokenizer.json: 2 GB",
+       {3},
+       "tokenizer",
+       [](const HostileFolder& folder) {
+         folder.copy("model", "bad");
+         folder.write_sparse("bad/tokenizer.json", "{", uint64_t(2) << 30);
+         return data_of(folder, "bad", "");
+       }},
       input_of("a text of 50 MB", [] { return "{\"version\": \"" + repeated("v", 50'000'000) + "\"}"; }),
   };
   for (const char* file : {"tokenizer_config.json", "special_tokens_map.json", "generation_config.json"}) {
     inputs.push_back(beside_tokenizer(file, "garbage", [] { return std::string("garbage"); }));
-    inputs.push_back(beside_tokenizer(file, "deep arrays",
-                                      [] { return "{\"a\":" + nested("[", "", "]", 100'000) + "}"; }));
+    inputs.push_back(beside_tokenizer(file, "deep arrays", [=] { return "{\"a\":" + deep() + "}"; }));
     inputs.push_back(beside_tokenizer(file, "30 MB of empty texts",
                                       [] { return "{\"a\":[\"\"" + repeated(",\"\"", 10'000'000) + "]}"; }));
   }

@@ -262,9 +262,10 @@ std::vector<AssistantSpan> marked_spans(const std::vector<TextSpan>& marked,
   for (const TextSpan& mark : marked) {
     size_t message = kNoMessage;
     const size_t first = out.size();
-    for (const Passage& passage : passages) {
+    auto at = std::ranges::lower_bound(passages, mark.begin, {}, &Passage::end);
+    for (; at != passages.end() && at->begin <= mark.end; ++at) {
+      const Passage& passage = *at;
       const size_t begin = std::max(passage.begin, mark.begin), end = std::min(passage.end, mark.end);
-      if (passage.end < mark.begin || begin > end || passage.begin > mark.end) continue;
       if (passage.speaker == Speaker::assistant && begin >= mark.begin) message = passage.message;
       if (message == kNoMessage && begin < end) message = passage.frame;
       if (begin == end || passage.speaker == Speaker::other) continue;

@@ -19,6 +19,15 @@ namespace {
 // text.
 constexpr EncodeOptions kWithSpecials{.add_special = true, .parse_special = true};
 
+// A byte costs up to 24 bytes while its tokens are made, and as many again where it has to be known whose it
+// is. No context holds as much.
+constexpr size_t kMaxTextBytes = size_t(32) << 20, kMaxSpannedBytes = kMaxTextBytes / 2;
+
+void check_length(const std::string& text, size_t most) {
+  require(text.size() <= most, ErrorKind::data,
+          "got a text of {} bytes, expected at most {}; split the record", text.size(), most);
+}
+
 // Tokens that hold a byte of one of the spans. Both are in order.
 std::vector<uint8_t> touched(std::span<const TextSpan> tokens, std::span<const TextSpan> spans) {
   std::vector<uint8_t> out(tokens.size(), 0);
@@ -144,6 +153,7 @@ Sample SampleEncoder::encode(const Record& record, std::vector<std::string>& rem
 
 Sample SampleEncoder::encode_chat(const ChatRecord& chat, std::vector<std::string>& remarks) const {
   RenderedChat rendered = parts_->render(chat);
+  check_length(rendered.text, kMaxSpannedBytes);
   const std::vector<TextSpan> trained = trained_spans(rendered.assistant, chat);
   Encoding encoding = encode_in_pieces(parts_->need_tokenizer(), rendered.text, parts_->guard.cuts(rendered));
   Sample sample{std::move(encoding.ids), touched(encoding.spans, trained)};
@@ -173,6 +183,7 @@ std::vector<TextSpan> SampleEncoder::trained_spans(const std::vector<AssistantSp
 
 Sample SampleEncoder::encode_prompt(const PromptRecord& record) const {
   const std::string text = record.prompt + record.completion;
+  check_length(text, kMaxSpannedBytes);
   Encoding encoding = parts_->need_tokenizer().encode_with_spans(text, kWithSpecials);
   const TextSpan completion{record.prompt.size(), text.size()};
   Sample sample{std::move(encoding.ids), touched(encoding.spans, std::span(&completion, 1))};
@@ -184,6 +195,7 @@ Sample SampleEncoder::encode_prompt(const PromptRecord& record) const {
 
 Sample SampleEncoder::encode_whole(const std::string& text) const {
   parts_->check_loss_on_text();
+  check_length(text, kMaxTextBytes);
   Sample sample{.ids = parts_->need_tokenizer().encode(text, kWithSpecials), .learned = {}};
   sample.learned.assign(sample.ids.size(), 1);
   parts_->remove_second_bos(sample);

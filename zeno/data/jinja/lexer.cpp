@@ -344,7 +344,7 @@ std::vector<Token> tokenize(std::string_view source, const std::string& where) {
 }
 
 void syntax_error(const std::string& where, int line, const std::string& what) {
-  fail(ErrorKind::data, "[{}, line {}] chat template: {}", where, line, what);
+  fail(ErrorKind::data, "[{}, line {}] chat template: {}", where, line, shortened(what, 400));
 }
 
 }  // namespace zeno::data::jinja

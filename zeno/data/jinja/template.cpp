@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "zeno/base/error.h"
+#include "zeno/base/utf8.h"
 #include "zeno/data/jinja/evaluator.h"
 #include "zeno/data/jinja/parser.h"
 
@@ -18,7 +19,8 @@ Rendered Template::render(const nlohmann::ordered_json& context, const RenderOpt
   try {
     evaluator.run(context);
   } catch (const RenderError& error) {
-    fail(ErrorKind::data, "[{}, line {}] chat template: {}", syntax_->where, evaluator.line(), error.what());
+    fail(ErrorKind::data, "[{}, line {}] chat template: {}", syntax_->where, evaluator.line(),
+         shortened(error.what(), 400));
   }
   std::vector<Stretch> stretches = evaluator.text().stretches();
   return {std::move(evaluator.text()).str(), std::move(stretches), std::move(evaluator.sources()),
