@@ -10,6 +10,8 @@ PACKAGES := g++ cmake ninja-build pkg-config ccache mold clang-format \
 TEST_PACKAGES := chromium libfuse3-dev
 BENCH_PACKAGES := libdnnl-dev libopenblas-dev
 FUZZ_PACKAGES := clang libclang-rt-14-dev
+# Of one input: long enough for what grows with its square to show, and no more memory or time than a user has.
+FUZZ_LIMITS := -max_len=65536 -rss_limit_mb=1024 -malloc_limit_mb=512 -timeout=10
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 .PHONY: help build demo test test-full asan tsan fuzz bench format format-check packages clean
@@ -73,7 +75,7 @@ fuzz: packages
 	$(call install,$(FUZZ_PACKAGES))
 	@$(call configure,$(BUILD)-fuzz,-DCMAKE_CXX_COMPILER=clang++ -DZENO_FUZZ=ON -DZENO_TESTS=OFF -DZENO_BENCH=OFF)
 	@ninja -C $(BUILD)-fuzz -j $(JOBS) fuzzers
-	@for f in $(BUILD)-fuzz/tests/fuzz/*_fuzz; do echo "$$f"; $$f -max_total_time=60 -print_final_stats=0 -verbosity=0 || exit 1; done
+	@for f in $(BUILD)-fuzz/tests/fuzz/*_fuzz; do echo "$$f"; $$f $(FUZZ_LIMITS) -max_total_time=60 -print_final_stats=0 -verbosity=0 || exit 1; done
 
 bench: packages
 	$(call install,$(BENCH_PACKAGES))

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "tests/support/expect_error.h"
 #include "tests/support/temp_dir.h"
 #include "zeno/checkpoint/safetensors_writer.h"
 
@@ -34,6 +35,16 @@ TEST(FileDigest, SaysSizeAndSeesEveryByteOfASmallFile) {
   }
   EXPECT_EQ(digest_file(folder.path() / "none", {}), "no such file");
   EXPECT_EQ(digest_file(folder.write("empty", ""), {.whole = false, .samples = 4}).find("0 bytes"), 0u);
+}
+
+TEST(FileDigest, StopsWhenAskedTo) {
+  const test::TempDir folder;
+  const Path path = folder.write("a", "text");
+  std::stop_source stop;
+  EXPECT_EQ(digest_file(path, {}, stop.get_token()), digest_file(path, {}));
+  stop.request_stop();
+  test::expect_error(ErrorKind::io, {path.string(), "cancelled"},
+                     [&] { digest_file(path, {}, stop.get_token()); });
 }
 
 TEST(FileDigest, SamplesSeeBothEndsASizeAndAStretch) {

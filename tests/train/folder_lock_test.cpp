@@ -15,7 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 using train::FolderLock;
 
-constexpr auto kShort = 100ms, kLong = 60s;
+constexpr std::chrono::milliseconds kShort(100), kLong(60s);
 
 class FolderLockTest : public testing::Test {
  protected:

@@ -11,7 +11,6 @@
 #include <optional>
 #include <random>
 #include <thread>
-#include <tuple>
 #include <utility>
 
 #include "zeno/base/host.h"
@@ -71,17 +70,18 @@ std::vector<RunInput> unpack_inputs(std::string_view packed) {
   return inputs;
 }
 
+std::string describe_problem(const RunInput& input, int rank, const std::string& host) {
+  constexpr std::string_view kTag = "[data] ";
+  const size_t tag = input.problem.starts_with(kTag) ? kTag.size() : 0;
+  return fmt::format("[train] rank {} on {} cannot read {}: {}", rank, host, input.name,
+                     cut_path(input.problem.substr(tag)));
+}
+
 // What `theirs` has otherwise than `first`, which is rank 0's.
 std::string describe_difference(const RunInput& first, const RunInput& theirs, const std::string& host,
                                 const std::string& first_host, int rank) {
-  for (const auto& [input, reader, where] :
-       {std::tuple(&theirs, rank, &host), std::tuple(&first, 0, &first_host)}) {
-    if (input->problem.empty()) continue;
-    const std::string_view reason = input->problem;
-    const size_t tag = reason.starts_with("[data] ") ? 7 : 0;
-    return fmt::format("[train] rank {} on {} cannot read {}: {}", reader, *where, input->name,
-                       cut_path(input->problem.substr(tag)));
-  }
+  if (!theirs.problem.empty()) return describe_problem(theirs, rank, host);
+  if (!first.problem.empty()) return describe_problem(first, 0, first_host);
   if (first.file.empty()) {
     return fmt::format(
         "[train] {} differs between rank {} on {} and rank 0 on {}: {} against {}; {}", theirs.name, rank,
@@ -98,6 +98,7 @@ std::string describe_difference(const RunInput& first, const RunInput& theirs, c
 RunInput absent(const RunInput& input) {
   RunInput none = input;
   none.value = input.file.empty() ? "none" : "no such file";
+  none.problem.clear();
   return none;
 }
 
@@ -156,7 +157,7 @@ void agree_on(const std::function<std::vector<RunInput>()>& list, comm::World& w
       world.exchange(std::to_string(hash_of(pack_texts(view))), "files that ranks see");
   const bool leads = std::ranges::find(views, views[size_t(world.rank())]) - views.begin() == world.rank();
   std::vector<std::string> contents;
-  std::function<void(const std::stop_token&)> read;
+  std::function<void(std::stop_token)> read;
   if (leads) {
     read = [&](const std::stop_token& stop) {
       for (RunInput& input : mine) {

@@ -21,7 +21,7 @@ struct DigestRule {
 };
 DigestRule digest_rule(uint64_t group_bytes, size_t group_files);
 
-// "1,020 bytes (hash 0123456789abcdef)"; "no such file". Error(io) when it cannot be read, or when it is to
+// "1,020 bytes (hash 0123456789abcdef)"; "no such file". Error(io) when it cannot be read or was asked to
 // `stop`.
 std::string digest_file(const Path& path, const DigestRule& rule, const std::stop_token& stop = {});
 

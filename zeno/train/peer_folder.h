@@ -36,9 +36,9 @@ class PeerFolder {
   // Null when all ranks see the same folder.
   PeerTransfer* transfer() const { return transfer_.get(); }
 
-  // Snapshots that the run can go on from, newest first, as folders of this rank; as many on all ranks. Files
-  // that are only on another host are fetched. `replicated`: every rank keeps, and will read, all of the
-  // state.
+  // Snapshots that the run can resume from, newest first, as folders of this rank; as many on all ranks.
+  // Files that are only on another host are fetched. `replicated`: every rank keeps, and will read, all of
+  // the state.
   std::vector<Path> find(bool replicated);
   // The run goes on after `step` (0: from the start): what else is there goes.
   void begin(int64_t step);

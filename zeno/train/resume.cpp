@@ -1,6 +1,7 @@
 #include "zeno/train/resume.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "zeno/base/error.h"
 #include "zeno/base/file.h"
@@ -12,6 +13,7 @@
 #include "zeno/train/agreement.h"
 #include "zeno/train/checkpoint_state.h"
 #include "zeno/train/deepspeed_resume.h"
+#include "zeno/train/long_work.h"
 
 namespace zeno::train {
 namespace {
@@ -60,12 +62,15 @@ Found look_for_checkpoints(const RunConfig& run) {
 Found find_on_disk(const RunConfig& run, comm::World& world) {
   const Path base = run.resume == "auto" ? checkpoints_of(run) : Path(run.resume);
   std::vector<std::string> texts;
-  comm::work_together(world, "checkpoints to resume from", [&] {
-    if (world.rank() > 0) return;
-    const Found mine = look_for_checkpoints(run);
-    texts.push_back(mine.damage);
-    for (const Path& path : mine.folders) texts.push_back(path.lexically_relative(base).string());
-  });
+  std::function<void(std::stop_token)> look;
+  if (world.rank() == 0) {
+    look = [&](const std::stop_token&) {
+      const Found mine = look_for_checkpoints(run);
+      texts.push_back(mine.damage);
+      for (const Path& path : mine.folders) texts.push_back(path.lexically_relative(base).string());
+    };
+  }
+  work_long_together(world, "checkpoints to resume from", look);
   texts = unpack_texts(world.exchange(pack_texts(texts), "checkpoints of rank 0")[0]);
   Found found{.folders = {}, .damage = texts.front()};
   for (auto text = texts.begin() + 1; text != texts.end(); ++text)

@@ -15,8 +15,6 @@ class Scheduler {
 
   std::vector<ComputeStep> run() {
     const int k = input_.policy.micro_batches;
-    // Each forward is an instruction: a list that is too long for a program is not made.
-    check_instructions(int64_t(k) * int64_t(input_.model.layers.size()));
     if (input_.policy.order == Order::vertical) {
       pass(0, k);
     } else {
@@ -48,7 +46,11 @@ class Scheduler {
     }
   }
 
-  void add(Op op, int layer, int mb) { steps_.push_back({op, layer, mb, phase_}); }
+  // Each step is an instruction at least: a list that is too long for a program is not made.
+  void add(Op op, int layer, int mb) {
+    check_instructions(int64_t(steps_.size()) + 1);
+    steps_.push_back({op, layer, mb, phase_});
+  }
 
   const CompileInput& input_;
   const std::vector<Segment> segments_;
