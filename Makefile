@@ -48,19 +48,19 @@ test: packages format-check
 	$(call install,$(TEST_PACKAGES))
 	@$(call configure,$(BUILD),-DZENO_TESTS=ON -DZENO_BENCH=OFF)
 	@ninja -C $(BUILD) -j $(JOBS)
-	@ctest --test-dir $(BUILD) --output-on-failure
+	@ctest -j 3 --test-dir $(BUILD) --output-on-failure
 
 test-full: packages asan tsan fuzz
 	$(call install,$(TEST_PACKAGES))
 	@$(call configure,$(BUILD)-full,-DZENO_FULL_TESTS=ON -DZENO_BENCH=OFF)
 	@ninja -C $(BUILD)-full -j $(JOBS)
-	@ctest --test-dir $(BUILD)-full --output-on-failure
+	@ctest -j 3 --test-dir $(BUILD)-full --output-on-failure
 
 asan: packages
 	$(call install,$(TEST_PACKAGES))
 	@$(call configure,$(BUILD)-asan,-DZENO_SANITIZE=address$(comma)undefined -DZENO_BENCH=OFF)
 	@ninja -C $(BUILD)-asan -j $(JOBS)
-	@ctest --test-dir $(BUILD)-asan --output-on-failure
+	@ctest -j 3 --test-dir $(BUILD)-asan --output-on-failure
 
 # Between threads of a rank that talk to other hosts, MPI hands messages over in ways that cannot be seen from
 # outside Open MPI: their contract is left to the other builds.
@@ -69,7 +69,7 @@ tsan: packages
 	@$(call configure,$(BUILD)-tsan,-DZENO_SANITIZE=thread -DZENO_BENCH=OFF)
 	@ninja -C $(BUILD)-tsan -j $(JOBS)
 	@TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan_suppressions.txt GTEST_FILTER='-*/MpiContract*' \
-	  ctest --test-dir $(BUILD)-tsan --output-on-failure
+	  ctest -j 3 --test-dir $(BUILD)-tsan --output-on-failure
 
 fuzz: packages
 	$(call install,$(FUZZ_PACKAGES))

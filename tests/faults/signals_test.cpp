@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "tests/faults/interrupted_run.h"
 #include "tests/faults/stalling.h"
 #include "tests/support/cli_runs.h"
 #include "tests/support/job.h"
@@ -47,15 +48,7 @@ class Signals : public CliRuns, public testing::WithParamInterface<Start> {
   }
   void expect_saved(const std::filesystem::path& out) {
     ASSERT_EQ(job_->wait(60s), 0) << said();
-    const std::string text = said(), metrics = text_of(out / "metrics.jsonl");
-    const size_t at = text.find("interrupted after step ");
-    ASSERT_NE(at, std::string::npos) << text;
-    const std::string step = std::to_string(std::stol(text.substr(at + 23)));
-    EXPECT_TRUE(has(metrics, "\"step\":" + step + ",")) << metrics.substr(metrics.rfind("{\"step"));
-    EXPECT_TRUE(has(metrics, "\"interrupted\":true")) << metrics.substr(metrics.rfind("{\"step"));
-    const std::string folder = "step-" + std::string(8 - step.size(), '0') + step;
-    expect_ok(kZeno + " inspect " + (out / "checkpoints" / folder).string());
-    expect_ok(kZeno + " inspect " + (out / "model.safetensors").string());
+    expect_interrupted_run_saved(said(), out);
   }
   std::string said() const { return text_of(path("said")); }
 

@@ -54,6 +54,8 @@ TEST(RopeTable, HoldsCosinesThenSines) {
 TEST(RopeTable, RefusesImpossibleSizes) {
   expect_error(ErrorKind::data, {"head_dim", "7", "even"}, [] { nn::RopeTable(16, 7, 10000.0); });
   expect_error(ErrorKind::data, {"positions", "0"}, [] { nn::RopeTable(0, 8, 10000.0); });
+  expect_error(ErrorKind::memory, {"2147483647 positions", "512.00 TiB", "--seq-len"},
+               [] { nn::RopeTable((int64_t(1) << 31) - 1, 1 << 16, 10000.0); });
 }
 
 class Embedding : public ::testing::Test {
