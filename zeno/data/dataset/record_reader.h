@@ -19,9 +19,9 @@ struct RawRecord {
 };
 
 struct ReaderOptions {
-  size_t piece_bytes = size_t(4) << 20;     // read at once
+  size_t piece_bytes = size_t(4) << 20;    // read at once
   size_t record_bytes = size_t(64) << 20;  // a longer record is an Error(data)
-  size_t text_bytes = size_t(1) << 20;      // plain text is cut after this many bytes, where a line ends
+  size_t text_bytes = size_t(1) << 20;     // plain text is cut after this many bytes, where a line ends
 };
 
 class RecordReader {
