@@ -90,7 +90,7 @@ HostileInputs numbers_of_flags() {
        }});
   for (const char* words :
        {"--hidden 16777216 --layers 16384 --heads 65536", "--hidden 32 --layers 16384 --heads 4",
-        "--hidden 33 --layers 2 --heads 4", "--hidden 32 --layers 2 --heads 4 --vocab 2147483647",
+        "--hidden 33 --layers 2 --heads 4", "--hidden 32 --layers 2 --heads 4 --vocab 2147483648",
         "--hidden -1 --layers 2 --heads 4", "--hidden 1e30 --layers 2 --heads 4"}) {
     inputs.push_back(
         {std::string("init ") + words, {0, 2, 3, 4, 5}, "", [words](const HostileFolder& folder) {

@@ -104,6 +104,7 @@ void JsonReader::take_lines(std::vector<RawRecord>& out) {
       end = text_.unread().size();
     }
     const std::string_view line = text_.unread().substr(0, end);
+    text_.check_length(line.size());
     const size_t from = line.find_first_not_of(kSpace);
     if (from != kNone) {
       const size_t to = line.find_last_not_of(kSpace) + 1;
@@ -169,6 +170,7 @@ bool JsonReader::take_value(std::vector<RawRecord>& out) {
     text_.check_length();
     return false;
   }
+  text_.check_length(end);
   out.push_back({.text = std::string(text_.unread().substr(0, end)), .line = text_.line(), .error = {}});
   text_.consume(end);
   return true;

@@ -37,8 +37,8 @@ void TextBuffer::consume(size_t bytes) {
 
 void TextBuffer::skip_space() { consume(std::min(unread().find_first_not_of(kSpace), unread().size())); }
 
-void TextBuffer::check_length() const {
-  if (unread().size() > options_.record_bytes) {
+void TextBuffer::check_length(size_t bytes) const {
+  if (bytes > options_.record_bytes) {
     fail_here(fmt::format("got a record of more than {} bytes", options_.record_bytes));
   }
 }

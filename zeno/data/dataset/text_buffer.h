@@ -32,8 +32,9 @@ class TextBuffer {
 
   void consume(size_t bytes);
   void skip_space();
-  // A record that is still longer than what is unread must not be too long.
-  void check_length() const;
+  // Error(data): a record of so many bytes is too long. Without: one that is longer than what is unread.
+  void check_length(size_t bytes) const;
+  void check_length() const { check_length(unread().size()); }
   [[noreturn]] void fail_here(std::string_view reason) const { fail_at(line_, reason); }
   [[noreturn]] void fail_at(uint32_t line, std::string_view reason) const;
 
