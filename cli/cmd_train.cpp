@@ -104,6 +104,7 @@ int supervise(const RunFlags& flags, const train::ParsedConfig& parsed) {
   set_log_rank(-1);  // from here on this process is no rank
   // Where the ranks write too, on whichever host.
   const Path done = Path(run.out) / fmt::format(".done-{}-{}", host_name(), getpid());
+  const std::chrono::milliseconds disk_deadline(int64_t(run.disk_deadline_s * 1000));
   train::Supervisor supervisor({
       .launcher = train::split_words(run.launcher),
       .arguments =
@@ -122,10 +123,10 @@ int supervise(const RunFlags& flags, const train::ParsedConfig& parsed) {
       .output = [run, done] { return output_of(run, done); },
       .max_restarts = run.max_restarts,
       .save_deadline = std::chrono::seconds(run.save_deadline_s),
-      .disk_deadline = std::chrono::milliseconds(int64_t(run.disk_deadline_s * 1000)),
+      .disk_deadline = disk_deadline,
   });
   const int code = supervisor.run();
-  const DiskWatch watch;
+  const DiskWatch watch(disk_deadline);
   if (code == 0 && !run.done_file.empty()) replace_file(run.done_file, "");
   return code;
 }
@@ -166,6 +167,7 @@ void add_train(CLI::App& app) {
     const train::ParsedConfig parsed = flags->parse();
     if (*print_only) return print_effective(parsed);
     const train::RunConfig& run = parsed.config.run;
+    watch.emplace(std::chrono::milliseconds(int64_t(run.disk_deadline_s * 1000)));
     // Of an earlier run: whatever fails from here on, it must not be there.
     if (!run.done_file.empty() && comm::launch_info().rank == 0) remove_file(run.done_file);
     const bool supervised = run.max_restarts > 0 || !run.launcher.empty();

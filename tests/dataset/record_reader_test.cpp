@@ -89,10 +89,35 @@ TEST(RecordReader, RefusesBrokenArrays) {
   refused("[{}] x", "after the end");
 }
 
-TEST(RecordReader, RefusesEndlessRecords) {
+// It is bad like any other that is broken, and costs no memory.
+TEST(RecordReader, ALineThatIsTooLongLeavesTheOthersReadable) {
   const std::string longer(100, 'x');
+  for (const std::string& first : {std::string("x"), "{" + longer}) {
+    for (const size_t piece : {1, 8, 1000}) {
+      std::string got;
+      for (const RawRecord& record : read_all(first + "\n" + longer + "\ny\n" + longer, FileKind::json,
+                                              {.piece_bytes = piece, .record_bytes = 50}))
+        got += fmt::format("{}:{}{} ", record.line, record.text, record.error);
+      const std::string bad = "got a record of more than 50 bytes";
+      EXPECT_EQ(got, fmt::format("1:{} 2:{} 3:y 4:{} ", first == "x" ? first : bad, bad, bad)) << piece;
+    }
+  }
+}
+
+// Compact files have all their records on one line.
+TEST(RecordReader, AnArrayMayBeLongerThanItsRecords) {
+  std::string array = "[";
+  for (int i = 0; i < 30; ++i) array += fmt::format("{}{{\"a\": {}}}", i == 0 ? "" : ",", i);
+  for (const size_t piece : {1, 8, 1000}) {
+    const auto records = read_all(array + "]", FileKind::json, {.piece_bytes = piece, .record_bytes = 50});
+    EXPECT_EQ(records.size(), 30u) << piece;
+  }
+}
+
+TEST(RecordReader, RefusesEndlessElements) {
   expect_error(ErrorKind::data, {"a:2", "more than 50 bytes"}, [&] {
-    read_all("x\n" + longer + "\n" + longer, FileKind::json, {.piece_bytes = 8, .record_bytes = 50});
+    read_all("[{},\n\"" + std::string(100, 'x') + "\"]", FileKind::json,
+             {.piece_bytes = 8, .record_bytes = 50});
   });
 }
 

@@ -88,12 +88,16 @@ HostileInputs numbers_of_flags() {
          return "data --chat-template chatml --model " + folder / "model" + " --data " +
                 folder / "bad.jsonl" + " --template-extra '" + nested("[", "", "]", 40'000) + "'";
        }});
-  for (const char* words :
-       {"--hidden 16777216 --layers 16384 --heads 65536", "--hidden 32 --layers 16384 --heads 4",
-        "--hidden 33 --layers 2 --heads 4", "--hidden 32 --layers 2 --heads 4 --vocab 2147483648",
-        "--hidden -1 --layers 2 --heads 4", "--hidden 1e30 --layers 2 --heads 4"}) {
+  for (const auto& [words, exit_code] : std::initializer_list<std::pair<const char*, int>>{
+           {"--hidden 16777216 --layers 16384 --heads 65536", 2},
+           {"--hidden 32 --layers 16384 --heads 4", 2},
+           {"--hidden 33 --layers 2 --heads 4", 2},
+           {"--hidden 32 --layers 2 --heads 4 --vocab 2147483648", 2},
+           {"--hidden -1 --layers 2 --heads 4", 2},
+           {"--hidden 1e30 --layers 2 --heads 4", 2},
+           {"--hidden 2048 --layers 2 --heads 16 --vocab 2147483647", 5}}) {  // 35 TB
     inputs.push_back(
-        {std::string("init ") + words, {0, 2, 3, 4, 5}, "", [words](const HostileFolder& folder) {
+        {std::string("init ") + words, {exit_code}, "", [words = words](const HostileFolder& folder) {
            return std::string("init --arch llama ") + words + " --out " + folder / "made";
          }});
   }

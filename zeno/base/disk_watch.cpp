@@ -6,9 +6,9 @@
 
 namespace zeno {
 
-DiskWatch::DiskWatch()
-    : watch_([] {
-        const std::optional<DiskStall> stall = find_disk_stall(std::chrono::minutes(5));
+DiskWatch::DiskWatch(std::chrono::milliseconds longest)
+    : watch_([longest] {
+        const std::optional<DiskStall> stall = find_disk_stall(longest);
         if (stall) leave(exit_code(ErrorKind::io), stall->text());
         return false;
       }) {}

@@ -1,6 +1,8 @@
-// For programs that have no ranks to tell: once a disk has not responded for five minutes, says which file it
-// was and ends the process with the exit code of an I/O error.
+// For programs that have no ranks to tell: once a disk has not responded for so long, says which file it was
+// and ends the process with the exit code of an I/O error.
 #pragma once
+
+#include <chrono>
 
 #include "zeno/base/watch.h"
 
@@ -8,7 +10,7 @@ namespace zeno {
 
 class DiskWatch {
  public:
-  DiskWatch();
+  explicit DiskWatch(std::chrono::milliseconds longest = std::chrono::minutes(5));
 
  private:
   Watch watch_;

@@ -1,9 +1,11 @@
 #include "zeno/model/export.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "zeno/base/error.h"
 #include "zeno/base/file.h"
+#include "zeno/device/ledger.h"
 #include "zeno/kernels/master_rest.h"
 #include "zeno/model/file_map.h"
 
@@ -78,6 +80,17 @@ void ModelWriter::write(const nn::Parameter& parameter, int64_t begin, std::span
 void ModelWriter::commit() {
   replace_file(folder_ / "config.json", config_text_);
   weights_.commit();
+}
+
+void require_room(const Path& folder, const std::vector<nn::Parameter>& table, DType dtype) {
+  uint64_t bytes = 0;
+  for (const checkpoint::TensorSpec& tensor : specs_of(table, dtype)) bytes += tensor.bytes();
+  Path there = std::filesystem::absolute(folder);
+  while (!folder_exists(there) && there != there.parent_path()) there = there.parent_path();
+  const uint64_t room = free_space(there);
+  require(bytes <= room, ErrorKind::io,
+          "[export] {}: the weights take {} and {} are free there; make room, or choose another folder",
+          folder.string(), format_bytes(bytes), format_bytes(room));
 }
 
 void export_model(const Path& folder, const ModelConfig& config, const std::vector<nn::Parameter>& table,

@@ -41,6 +41,9 @@ class ModelWriter {
   checkpoint::WeightFolderWriter weights_;
 };
 
+// Error(io): the disk of `folder`, which need not be there yet, has no room for the weights.
+void require_room(const Path& folder, const std::vector<nn::Parameter>& table, DType dtype);
+
 // Asks for every parameter in table order, in pieces: values(parameter, begin, end, out).
 using ParameterValues = std::function<void(const nn::Parameter&, int64_t begin, int64_t end, float* out)>;
 void export_model(const Path& folder, const ModelConfig& config, const std::vector<nn::Parameter>& table,

@@ -72,6 +72,7 @@ void export_folder(const FolderExport& options) {
   const std::vector<nn::Parameter> table = parameter_table(build_layers(config, 1));
   const ParameterValues values = values_of(options, table);
   check_out(options);
+  require_room(options.out, table, options.dtype.value_or(config.dtype));
   for (const std::string_view name : kModelFiles) remove_file(options.out / name);
   copy_companions(options.source, options.out);
   if (!options.adapter.empty()) copy_companions(options.adapter, options.out);

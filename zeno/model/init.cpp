@@ -96,6 +96,7 @@ void init_folder(const InitOptions& options, const InitTexts& texts, const Path&
   require(!taken || options.overwrite, ErrorKind::usage,
           "[init] {} already holds a model; choose another folder, or give --overwrite", folder.string());
   const std::vector<nn::Parameter> table = parameter_table(build_layers(config, 1));
+  require_room(folder, table, options.dtype);
   make_folders(folder);
   if (!texts.tokenizer_json.empty()) {
     replace_file(folder / "tokenizer.json", texts.tokenizer_json);

@@ -1,6 +1,7 @@
 #include "zeno/data/dataset/json_reader.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "zeno/base/error.h"
 #include "zeno/data/dataset/record.h"
@@ -74,10 +75,11 @@ void JsonReader::next(std::vector<RawRecord>& out) {
 // Lines are preferred, since a broken one leaves the others readable. Unknown: more text is needed.
 JsonReader::Layout JsonReader::find_layout() const {
   const std::string_view text = text_.unread();
+  if (text.empty()) return Layout::unknown;
   const size_t line_end = text.find('\n');
-  if (text.empty() || (line_end == kNone && !text_.at_end())) {
-    text_.check_length();
-    return Layout::unknown;
+  if (line_end == kNone && !text_.at_end()) {
+    if (!text_.too_long(text.size())) return Layout::unknown;
+    return text[0] == '[' ? Layout::values : Layout::lines;  // no record is as long, an array may be
   }
   if (text[0] != '{' && text[0] != '[') return Layout::lines;
   const std::string_view line = text.substr(0, line_end);
@@ -96,22 +98,30 @@ JsonReader::Layout JsonReader::find_layout() const {
   return text_.at_end() || text.size() > kFirstValueBytes ? Layout::lines : Layout::unknown;
 }
 
+// A line that is too long costs no more memory than the others: what follows of it is dropped as it comes.
 void JsonReader::take_lines(std::vector<RawRecord>& out) {
   while (!text_.unread().empty()) {
     size_t end = text_.unread().find('\n');
-    if (end == kNone) {
-      if (!text_.at_end()) return text_.check_length();
-      end = text_.unread().size();
-    }
-    const std::string_view line = text_.unread().substr(0, end);
-    text_.check_length(line.size());
-    const size_t from = line.find_first_not_of(kSpace);
-    if (from != kNone) {
-      const size_t to = line.find_last_not_of(kSpace) + 1;
-      out.push_back({.text = std::string(line.substr(from, to - from)), .line = text_.line(), .error = {}});
+    const bool whole = end != kNone || text_.at_end();
+    end = std::min(end, text_.unread().size());
+    const bool begins = !std::exchange(in_long_line_, false);
+    if (!begins || text_.too_long(end)) {
+      if (begins) out.push_back({.text = {}, .line = text_.line(), .error = text_.length_problem()});
+      in_long_line_ = !whole;
+    } else if (whole) {
+      take_line(text_.unread().substr(0, end), out);
+    } else {
+      return;
     }
     text_.consume(std::min(end + 1, text_.unread().size()));
   }
+}
+
+void JsonReader::take_line(std::string_view line, std::vector<RawRecord>& out) const {
+  const size_t from = line.find_first_not_of(kSpace);
+  if (from == kNone) return;
+  const size_t to = line.find_last_not_of(kSpace) + 1;
+  out.push_back({.text = std::string(line.substr(from, to - from)), .line = text_.line(), .error = {}});
 }
 
 void JsonReader::take_values(std::vector<RawRecord>& out) {

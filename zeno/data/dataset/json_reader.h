@@ -23,6 +23,7 @@ class JsonReader : public RecordReader {
 
   Layout find_layout() const;
   void take_lines(std::vector<RawRecord>& out);
+  void take_line(std::string_view line, std::vector<RawRecord>& out) const;
   void take_values(std::vector<RawRecord>& out);
   bool enter_array(std::vector<RawRecord>& out);
   bool take_value(std::vector<RawRecord>& out);
@@ -30,6 +31,7 @@ class JsonReader : public RecordReader {
   TextBuffer text_;
   Layout layout_ = Layout::unknown;
   Place place_ = Place::outside;
+  bool in_long_line_ = false;  // what is unread goes on a line that was too long
   bool done_ = false;
 };
 

@@ -37,10 +37,12 @@ void TextBuffer::consume(size_t bytes) {
 
 void TextBuffer::skip_space() { consume(std::min(unread().find_first_not_of(kSpace), unread().size())); }
 
+std::string TextBuffer::length_problem() const {
+  return fmt::format("got a record of more than {} bytes", options_.record_bytes);
+}
+
 void TextBuffer::check_length(size_t bytes) const {
-  if (bytes > options_.record_bytes) {
-    fail_here(fmt::format("got a record of more than {} bytes", options_.record_bytes));
-  }
+  if (too_long(bytes)) fail_here(length_problem());
 }
 
 void TextBuffer::fail_at(uint32_t line, std::string_view reason) const {

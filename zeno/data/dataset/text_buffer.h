@@ -32,7 +32,10 @@ class TextBuffer {
 
   void consume(size_t bytes);
   void skip_space();
-  // Error(data): a record of so many bytes is too long. Without: one that is longer than what is unread.
+  // Is a record of so many bytes too long?
+  bool too_long(size_t bytes) const { return bytes > options_.record_bytes; }
+  std::string length_problem() const;
+  // Error(data) if so. Without: for one that is longer than what is unread.
   void check_length(size_t bytes) const;
   void check_length() const { check_length(unread().size()); }
   [[noreturn]] void fail_here(std::string_view reason) const { fail_at(line_, reason); }
