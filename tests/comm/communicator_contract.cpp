@@ -2,8 +2,10 @@
 
 #include <array>
 #include <string>
+#include <vector>
 
 #include "contract_support.h"
+#include "group_contract.h"
 #include "zeno/comm/cost.h"
 
 namespace zeno::comm::contract {
@@ -398,8 +400,7 @@ void refuses_wrong_calls(Site& site) {
   settle(stream, *comm);
 }
 
-constexpr std::array kCases{
-    Case{"knows_the_ranks", knows_the_ranks},
+constexpr std::array kGroupCases{
     Case{"gathers", gathers},
     Case{"reduce_scatters", reduce_scatters},
     Case{"reduce_scatters_in_place", reduce_scatters_in_place},
@@ -415,8 +416,32 @@ constexpr std::array kCases{
     Case{"refuses_wrong_calls", refuses_wrong_calls},
 };
 
+// The whole contract within two groups that work side by side and whose ranks alternate.
+void within_groups(Site& site) {
+  if (site.size() < 3 || site.size() > 5) return;
+  std::vector<int> ranks;
+  for (int r = site.rank() % 2; r < site.size(); r += 2) ranks.push_back(r);
+  Site half(site.world(), site.device(), ranks);
+  for (const Case& test : kGroupCases) test.run(half);
+}
+
+constexpr std::array kWorldCases{
+    Case{"knows_the_ranks", knows_the_ranks},
+    Case{"within_groups", within_groups},
+    Case{"every_partition_into_groups", every_partition_into_groups},
+    Case{"groups_along_axes_at_once", groups_along_axes_at_once},
+    Case{"refuses_wrong_groups", refuses_wrong_groups},
+};
+
 }  // namespace
 
-std::span<const Case> cases() { return kCases; }
+std::span<const Case> cases() {
+  static const std::vector<Case> all = [] {
+    std::vector<Case> both(kWorldCases.begin(), kWorldCases.end());
+    both.insert(both.end(), kGroupCases.begin(), kGroupCases.end());
+    return both;
+  }();
+  return all;
+}
 
 }  // namespace zeno::comm::contract

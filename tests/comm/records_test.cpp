@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include <array>
+
 #include "zeno/comm/cost.h"
 #include "zeno/comm/flight_recorder.h"
 #include "zeno/comm/op_record.h"
@@ -37,13 +39,14 @@ TEST(Cost, BytesFollowTheTextbook) {
 }
 
 TEST(OpRecord, FindsTheOddOneOut) {
+  constexpr std::array kRanks{0, 1, 2, 3};
   const Part part{nullptr, nullptr, 64};
   std::vector<OpRecord> records(4, make_record(OpKind::all_gather, {&part, 1}, DType::bf16, -1, "blocks.3"));
   for (OpRecord& record : records) record.sequence = 17;
-  EXPECT_FALSE(find_mismatch(records));
+  EXPECT_FALSE(find_mismatch(records, kRanks));
   records[2] = make_record(OpKind::reduce_scatter, {&part, 1}, DType::f32, -1, "head");
   records[2].sequence = 17;
-  EXPECT_EQ(find_mismatch(records),
+  EXPECT_EQ(find_mismatch(records, kRanks),
             "ranks 0, 1 and 3 issued all_gather of unit blocks.3 (1 part, 64 bf16 elements) as operation 17, "
             "rank 2 "
             "issued reduce_scatter of unit head (1 part, 64 fp32 elements) as operation 17");

@@ -1,10 +1,13 @@
-// A world, and the device on which a test has its streams and buffers.
+// A group of ranks of a world, and the device on which a test has its streams and buffers.
 #pragma once
 
+#include <algorithm>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "zeno/comm/world.h"
@@ -14,17 +17,21 @@ namespace zeno::comm::contract {
 
 class Site {
  public:
-  explicit Site(World& world, Device device = {}) : world_(world), device_(device) {
+  // All ranks.
+  explicit Site(World& world, Device device = {}) : Site(world, device, everyone(world)) {}
+  Site(World& world, Device device, std::vector<int> ranks)
+      : world_(world), device_(device), ranks_(std::move(ranks)) {
     if (on_cuda()) copies_.emplace(StreamOptions{.device = device, .name = "copies"});
   }
 
   World& world() { return world_; }
   Device device() const { return device_; }
   bool on_cuda() const { return device_.kind == Device::Kind::cuda; }
-  int rank() const { return world_.rank(); }
-  int size() const { return world_.size(); }
+  // Of the group.
+  int rank() const { return int(std::ranges::find(ranks_, world_.rank()) - ranks_.begin()); }
+  int size() const { return int(ranks_.size()); }
   std::unique_ptr<Communicator> communicator(std::string_view name) {
-    return world_.communicator(name, device_);
+    return world_.communicator(name, device_, ranks_);
   }
   Stream stream(const char* name, int threads = 1) const {
     return Stream({.device = device_, .name = name, .rank = rank(), .threads = threads});
@@ -37,8 +44,15 @@ class Site {
   }
 
  private:
+  static std::vector<int> everyone(const World& world) {
+    std::vector<int> ranks(static_cast<size_t>(world.size()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return ranks;
+  }
+
   World& world_;
   Device device_;
+  std::vector<int> ranks_;
   std::optional<Stream> copies_;
 };
 

@@ -8,6 +8,7 @@
 #include <latch>
 #include <memory>
 #include <mutex>
+#include <thread>
 
 #include "failing_world.h"
 #include "tests/support/sanitized.h"
@@ -61,6 +62,40 @@ TEST_P(ThreadFailure, ThrowIsToldToTheOthersAndRethrown) {
             "[comm] rank {} failed: row 7 of train.jsonl is broken; this rank was in reduce_scatter of unit "
             "blocks.2 (operation 3 on 'reduce')",
             n - 1));
+  }
+}
+
+// Ranks 1 and 3 are one group; ranks 0 and 2, which have nothing to do with it, end as well.
+TEST(GroupFailure, EndsAllRanksAndNamesTheGroup) {
+  std::vector<std::string> messages(4);
+  const WorldOptions options{.deadline = std::chrono::milliseconds(400)};
+  EXPECT_THROW(run_thread_ranks(4, options,
+                                [&](World& world) {
+                                  const int rank = world.rank();
+                                  const std::vector<int> group{rank % 2, rank % 2 + 2};
+                                  const auto comm = world.communicator("reduce", {}, group);
+                                  Stream stream({.name = "reduce", .rank = rank});
+                                  try {
+                                    for (int op = 0; op < 2000; ++op) {
+                                      if (rank == 3 && op == 2)
+                                        std::this_thread::sleep_for(std::chrono::seconds(1));
+                                      comm->barrier(stream, "blocks.0");
+                                      stream.synchronize();
+                                      if (rank % 2 == 0)
+                                        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                                    }
+                                  } catch (const std::exception& error) {
+                                    messages[size_t(rank)] = error.what();
+                                    throw;
+                                  }
+                                }),
+               Error);
+  for (int r : {0, 1, 2}) {
+    EXPECT_TRUE(has(messages[size_t(r)], "rank 3 has not arrived")) << messages[size_t(r)];
+    EXPECT_TRUE(
+        has(messages[size_t(r)], r == 1 ? "barrier of unit blocks.0 (operation 3 on 'reduce (ranks 1 and 3)')"
+                                        : "on 'reduce (ranks 0 and 2)'"))
+        << messages[size_t(r)];
   }
 }
 

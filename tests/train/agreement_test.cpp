@@ -54,8 +54,9 @@ class CountingWorld final : public comm::World {
   int size() const override { return world_.size(); }
   int local_rank() const override { return world_.local_rank(); }
   int local_size() const override { return world_.local_size(); }
-  std::unique_ptr<comm::Communicator> communicator(std::string_view name, Device device) override {
-    return world_.communicator(name, device);
+  std::unique_ptr<comm::Communicator> communicator(std::string_view name, Device device,
+                                                   std::span<const int> ranks) override {
+    return world_.communicator(name, device, ranks);
   }
   Allocator allocator(Device device) override { return world_.allocator(device); }
   void fail(std::string_view reason) noexcept override { world_.fail(reason); }

@@ -7,6 +7,7 @@
 #include <array>
 #include <climits>
 #include <cstring>
+#include <numeric>
 #include <thread>
 
 #include "zeno/base/error.h"
@@ -50,6 +51,8 @@ T from_bytes(std::string_view bytes) {
 MpiHub::MpiHub(const WorldOptions& options) : options_(options), memory_(std::make_shared<ProcessMemory>()) {
   check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "tell the rank");
   check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size_), "tell the size");
+  everyone_.resize(size_t(size_));
+  std::iota(everyone_.begin(), everyone_.end(), 0);
   OpWait wait = patience("the start of the world");
   comm_ = duplicate(MPI_COMM_WORLD, wait);
   find_hosts();
@@ -58,15 +61,14 @@ MpiHub::MpiHub(const WorldOptions& options) : options_(options), memory_(std::ma
 }
 
 void MpiHub::find_hosts() {
-  std::vector<std::string> hosts;
   std::vector<ProcessMemory::Source> sources;
   const std::string host =
       options_.ranks_per_host > 0 ? fmt::format("host {}", rank_ / options_.ranks_per_host) : host_identity();
   for (const std::string& text : exchange(to_bytes(memory_->source()) + host)) {
     sources.push_back(from_bytes<ProcessMemory::Source>(text));
-    hosts.push_back(text.substr(sizeof(ProcessMemory::Source)));
+    hosts_.push_back(text.substr(sizeof(ProcessMemory::Source)));
   }
-  layout_ = make_layout(rank_, hosts);
+  layout_ = make_layout(rank_, everyone_, hosts_);
   std::vector<ProcessMemory::Source> local;
   for (const int r : layout_.local) local.push_back(sources[size_t(r)]);
   const std::vector<std::string> connected = exchange(memory_->connect(local) ? "yes" : "no");
@@ -76,8 +78,8 @@ void MpiHub::find_hosts() {
           "[comm] processes of one host may not open each other's memory (/proc/PID/fd); they will use "
           "slower messages");
     }
-    for (int r = 0; r < size_; ++r) hosts[size_t(r)] = fmt::format("rank {}", r);
-    layout_ = make_layout(rank_, hosts);
+    for (int r = 0; r < size_; ++r) hosts_[size_t(r)] = fmt::format("rank {}", r);
+    layout_ = make_layout(rank_, everyone_, hosts_);
     memory_ = std::make_shared<ProcessMemory>();
     ensure(memory_->connect({memory_->source()}), "[comm] a process cannot open its own memory");
   }
@@ -87,31 +89,37 @@ void MpiHub::find_hosts() {
 }
 
 void MpiHub::share_control() {
-  control_ =
-      reinterpret_cast<Control*>(share(sizeof(Control), [](std::byte* memory) { new (memory) Control; }));
+  control_ = reinterpret_cast<Control*>(
+      share(layout_.local, sizeof(Control), [](std::byte* memory) { new (memory) Control; }));
 }
 
-std::byte* MpiHub::share(size_t bytes, const std::function<void(std::byte*)>& fill) {
+std::byte* MpiHub::share(const std::vector<int>& ranks, size_t bytes,
+                         const std::function<void(std::byte*)>& fill) {
   std::byte* data = nullptr;
   Address address;
-  if (layout_.local_index == 0) {
+  const int maker = ranks.front();
+  if (rank_ == maker) {
     data = memory_->allocate_sparse(bytes);
     fill(data);
     address = memory_->publish(data);
   }
   const std::vector<std::string> addresses = exchange(to_bytes(address));
-  if (layout_.local_index > 0) {
-    address = from_bytes<Address>(addresses[size_t(layout_.local[0])]);
-    data = const_cast<std::byte*>(memory_->resolve(0, address));
+  if (rank_ != maker) {
+    address = from_bytes<Address>(addresses[size_t(maker)]);
+    data = const_cast<std::byte*>(memory_->resolve(local_index(maker), address));
   }
-  exchange("mapped");  // local rank 0 must not go before all have it
+  exchange("mapped");  // its maker must not go before all have it
   return data;
 }
 
-std::shared_ptr<RemoteLink> MpiHub::link() {
+int MpiHub::local_index(int rank) const {
+  return int(std::ranges::lower_bound(layout_.local, rank) - layout_.local.begin());
+}
+
+std::shared_ptr<RemoteLink> MpiHub::link(const std::vector<int>& ranks) {
   if (layout_.remote.empty()) return nullptr;
   OpWait wait = patience("the making of a communicator");
-  return std::make_shared<MpiLink>(duplicate(comm_, wait));
+  return std::make_shared<MpiLink>(duplicate(comm_, wait), ranks);
 }
 
 OpWait MpiHub::patience(std::string_view what) {
@@ -126,7 +134,7 @@ OpWait MpiHub::patience(std::string_view what) {
 
 std::vector<std::string> MpiHub::exchange(std::string_view bytes, std::string_view what) {
   OpWait wait = patience(what);
-  MpiLink link(comm_);
+  MpiLink link(comm_, everyone_);
   const auto complete = [&](MessageBatch& batch) {
     struct Reset {
       const MessageBatch*& open;

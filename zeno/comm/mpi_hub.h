@@ -35,13 +35,17 @@ class MpiHub final : public PeerWatch {
                                     std::string_view what = "an exchange at start-up");
   // A name that all ranks of this job know, and no other job has.
   const std::string& job() const { return job_; }
+  // Index of a rank among those of this host.
+  int local_index(int rank) const;
   // Has the process of a rank of this host ended?
   bool has_ended(int rank) const { return processes_.has_ended(rank); }
-  // Memory of local rank 0 that all ranks of the host see, as long as memory() lives. Collective; `fill` runs
-  // before the others look.
-  std::byte* share(size_t bytes, const std::function<void(std::byte*)>& fill);
-  // Null when all ranks are local. Collective.
-  std::shared_ptr<RemoteLink> link();
+  // Memory that `ranks` of this host see, as long as memory() lives: the first of them makes it. Collective
+  // over all ranks, with the sharers that each has; `fill` runs before the others look.
+  std::byte* share(const std::vector<int>& ranks, size_t bytes, const std::function<void(std::byte*)>& fill);
+  // Between the ranks of a group; null when the whole world is on this host. Collective over all ranks.
+  std::shared_ptr<RemoteLink> link(const std::vector<int>& ranks);
+  // Host of each rank, by a name that is equal for those that share memory.
+  const std::vector<std::string>& hosts() const { return hosts_; }
 
   // Last thing of a process whose job has failed: it has said why, and gives the other ranks of this host,
   // which are failing too, a moment to speak: launchers kill everybody as soon as one process has gone.
@@ -62,7 +66,9 @@ class MpiHub final : public PeerWatch {
   const WorldOptions options_;
   MPI_Comm comm_ = MPI_COMM_NULL;  // exchange and failure messages
   int rank_ = 0, size_ = 1;
-  Layout layout_;
+  Layout layout_;  // of the whole world
+  std::vector<std::string> hosts_;
+  std::vector<int> everyone_;
   std::shared_ptr<ProcessMemory> memory_;
   std::string job_;
   ProcessWatch processes_;

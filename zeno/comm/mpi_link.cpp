@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <climits>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -14,7 +15,7 @@ namespace {
 
 class MpiBatch final : public MessageBatch {
  public:
-  MpiBatch(MPI_Comm comm, int tag) : comm_(comm), tag_(tag) {}
+  MpiBatch(MPI_Comm comm, std::span<const int> places, int tag) : comm_(comm), places_(places), tag_(tag) {}
 
   // What is still open is given up: the world has failed.
   ~MpiBatch() override {
@@ -26,10 +27,10 @@ class MpiBatch final : public MessageBatch {
   }
 
   void receive(int from, std::byte* data, size_t bytes) override {
-    check_mpi(MPI_Irecv(data, size(bytes), MPI_BYTE, from, tag_, comm_, add(from, true)), "receive");
+    check_mpi(MPI_Irecv(data, size(bytes), MPI_BYTE, rank(from), tag_, comm_, add(from, true)), "receive");
   }
   void send(int to, const std::byte* data, size_t bytes) override {
-    check_mpi(MPI_Isend(data, size(bytes), MPI_BYTE, to, tag_, comm_, add(to, false)), "send");
+    check_mpi(MPI_Isend(data, size(bytes), MPI_BYTE, rank(to), tag_, comm_, add(to, false)), "send");
   }
 
   bool test() override {
@@ -58,15 +59,17 @@ class MpiBatch final : public MessageBatch {
     ensure(bytes <= size_t(INT_MAX), "[comm] a message of {} bytes, expected chunks below 2 GiB", bytes);
     return int(bytes);
   }
-  MPI_Request* add(int rank, bool receives) {
+  int rank(int place) const { return places_[size_t(place)]; }
+  MPI_Request* add(int place, bool receives) {
     requests_.push_back(MPI_REQUEST_NULL);
-    ranks_.push_back(rank);
+    ranks_.push_back(rank(place));
     receives_.push_back(receives);
     ++open_;
     return &requests_.back();
   }
 
   MPI_Comm comm_;
+  std::span<const int> places_;  // of the link
   int tag_;
   int open_ = 0;
   std::vector<MPI_Request> requests_;
@@ -105,7 +108,7 @@ MPI_Comm duplicate(MPI_Comm comm, OpWait& wait) {
 }
 
 std::unique_ptr<MessageBatch> MpiLink::batch(Channel channel) {
-  return std::make_unique<MpiBatch>(comm_, int(channel) + 1);
+  return std::make_unique<MpiBatch>(comm_, ranks_, int(channel) + 1);
 }
 
 }  // namespace zeno::comm

@@ -4,6 +4,8 @@
 #include <mpi.h>
 
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "zeno/comm/failure.h"
 #include "zeno/comm/peers.h"
@@ -19,11 +21,13 @@ MPI_Comm duplicate(MPI_Comm comm, OpWait& wait);
 
 class MpiLink final : public RemoteLink {
  public:
-  explicit MpiLink(MPI_Comm comm) : comm_(comm) {}
+  // `ranks` of `comm` are the places of the group.
+  MpiLink(MPI_Comm comm, std::vector<int> ranks) : comm_(comm), ranks_(std::move(ranks)) {}
   std::unique_ptr<MessageBatch> batch(Channel channel) override;
 
  private:
   MPI_Comm comm_;
+  std::vector<int> ranks_;
 };
 
 }  // namespace zeno::comm

@@ -47,6 +47,23 @@ void leave_stuck(const std::shared_ptr<MpiHub>& hub, const DiskStall& stall) {
   leave(exit_code(ErrorKind::io), stall.text());
 }
 
+// The memory of those ranks of this host that are in a group.
+class GroupMemory final : public PeerMemory {
+ public:
+  GroupMemory(const MpiHub& hub, const std::vector<int>& ranks) : memory_(hub.memory()) {
+    for (const int rank : ranks) local_indices_.push_back(hub.local_index(rank));
+  }
+  Address publish(const std::byte* data) override { return memory_->publish(data); }
+  const std::byte* resolve(int local_index, const Address& address) override {
+    return memory_->resolve(local_indices_[size_t(local_index)], address);
+  }
+  std::chrono::milliseconds patience() const override { return memory_->patience(); }
+
+ private:
+  std::shared_ptr<ProcessMemory> memory_;
+  std::vector<int> local_indices_;  // among all ranks of the host
+};
+
 class MpiWorld final : public World {
  public:
   explicit MpiWorld(const WorldOptions& options)
@@ -75,31 +92,31 @@ class MpiWorld final : public World {
   int local_rank() const override { return hub_->layout().local_index; }
   int local_size() const override { return int(hub_->layout().local.size()); }
 
-  std::unique_ptr<Communicator> communicator(std::string_view name, Device device) override {
-    check_same(*this, "a new communicator", title_of_new(name, device));
-    const int ranks = local_size();
-    // Room for at least a cache line per rank, so that chunks never become empty.
-    const size_t staging =
-        round_up(std::max(hub_->options().staging_bytes, size_t(size()) * 256), size_t(4096));
-    std::byte* board = hub_->share(Board::bytes(ranks, staging),
-                                   [&](std::byte* memory) { Board::construct(memory, ranks); });
+  using World::communicator;
+  std::unique_ptr<Communicator> communicator(std::string_view name, Device device,
+                                             std::span<const int> ranks) override {
     GroupParts parts;
-    parts.name = name;
-    parts.layout = hub_->layout();
-    parts.board_memory = board;
-    parts.staging_bytes = staging;
+    parts.name = agree_on_communicator(*this, name, device, ranks);
+    parts.layout = make_layout(rank(), ranks, hub_->hosts());
+    const Layout& layout = parts.layout;
+    const std::vector<int> neighbours = layout.world_ranks(layout.local);
+    // Room for at least a cache line per rank, so that chunks never become empty.
+    parts.staging_bytes =
+        round_up(std::max(hub_->options().staging_bytes, size_t(layout.size) * 256), size_t(4096));
+    const int local = int(neighbours.size());
+    parts.board_memory = hub_->share(neighbours, Board::bytes(local, parts.staging_bytes),
+                                     [&](std::byte* memory) { Board::construct(memory, local); });
     parts.deadline = hub_->options().deadline;
     parts.board_owner = hub_->memory();
     parts.watch = hub_;
-    parts.memory = hub_->memory();
+    parts.memory = std::make_shared<GroupMemory>(*hub_, neighbours);
     parts.recorder = flight_->recorder();
     parts.flight = flight_;
-    parts.link = hub_->link();
+    const std::shared_ptr<RemoteLink> link = hub_->link(layout.ranks);
+    if (!layout.remote.empty()) parts.link = link;
     if (device.kind == Device::Kind::cpu) return make_group_communicator(std::move(parts));
     parts.device_staging_bytes = hub_->options().device_staging_bytes;
-    const Exchange exchange = [this](std::string_view bytes) { return hub_->exchange(bytes); };
-    if (size() == 1) return make_cuda_thread_communicator(std::move(parts), device, exchange);
-    return make_nccl_communicator(std::move(parts), device, exchange, nccl_memory());
+    return cuda_communicator(std::move(parts), device);
   }
 
   Allocator allocator(Device device) override {
@@ -128,6 +145,20 @@ class MpiWorld final : public World {
   }
 
  private:
+  // NCCL connects the members of larger groups with one exchange, which takes all ranks of the world.
+  std::unique_ptr<Communicator> cuda_communicator(GroupParts parts, Device device) {
+    if (parts.layout.size > 1) {
+      const Exchange among_members = [this, members = parts.layout.ranks](std::string_view bytes) {
+        return values_of(members, hub_->exchange(bytes));
+      };
+      return make_nccl_communicator(std::move(parts), device, among_members, nccl_memory());
+    }
+    hub_->exchange("");
+    return make_cuda_thread_communicator(std::move(parts), device, [](std::string_view bytes) {
+      return std::vector<std::string>{std::string(bytes)};
+    });
+  }
+
   std::vector<std::string> exchange_values(std::string_view bytes, std::string_view what) override {
     const RecordedExchange record(*flight_->recorder(), ++exchanges_, what);
     std::vector<std::string> values = hub_->exchange(bytes, record.text());

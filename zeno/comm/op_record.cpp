@@ -45,7 +45,7 @@ OpRecord make_record(OpKind kind, std::span<const Part> parts, DType dtype, int 
   OpRecord record;
   record.kind = kind;
   record.dtype = dtype;
-  record.root = root;
+  record.root = record.root_rank = root;
   record.parts = int32_t(parts.size());
   record.counts_hash = hash_bytes(nullptr, 0);
   for (const Part& part : parts) {
@@ -64,8 +64,8 @@ bool same_operation(const OpRecord& a, const OpRecord& b) {
 
 std::string title(const OpRecord& record) {
   if (record.kind == OpKind::none) return "nothing";
-  const std::string peer = record.kind == OpKind::send   ? fmt::format(" to rank {}", record.root)
-                           : record.kind == OpKind::recv ? fmt::format(" from rank {}", record.root)
+  const std::string peer = record.kind == OpKind::send   ? fmt::format(" to rank {}", record.root_rank)
+                           : record.kind == OpKind::recv ? fmt::format(" from rank {}", record.root_rank)
                                                          : "";
   if (record.kind == OpKind::exchange) return fmt::format("exchange of {}", record.unit);
   return fmt::format("{}{} of unit {}", name_of(record.kind), peer, record.unit);
@@ -75,24 +75,25 @@ std::string describe(const OpRecord& record) {
   if (record.kind == OpKind::none || record.kind == OpKind::barrier || record.kind == OpKind::exchange) {
     return title(record);
   }
-  const std::string root = record.kind == OpKind::broadcast ? fmt::format(" from rank {}", record.root) : "";
+  const std::string root =
+      record.kind == OpKind::broadcast ? fmt::format(" from rank {}", record.root_rank) : "";
   return fmt::format("{}{} ({} part{}, {} {} elements)", title(record), root, record.parts,
                      record.parts == 1 ? "" : "s", record.elements, name_of(record.dtype));
 }
 
-std::optional<std::string> find_mismatch(std::span<const OpRecord> records) {
+std::optional<std::string> find_mismatch(std::span<const OpRecord> records, std::span<const int> ranks) {
   std::vector<bool> told(records.size());
   std::string text;
   int groups = 0;
   for (size_t r = 0; r < records.size(); ++r) {
     if (told[r]) continue;
-    std::vector<int> ranks;
+    std::vector<int> alike;
     for (size_t q = r; q < records.size(); ++q) {
       if (told[q] || !same_operation(records[r], records[q])) continue;
       told[q] = true;
-      ranks.push_back(int(q));
+      alike.push_back(ranks[q]);
     }
-    text += fmt::format("{}{} issued {} as operation {}", groups == 0 ? "" : ", ", list_ranks(ranks),
+    text += fmt::format("{}{} issued {} as operation {}", groups == 0 ? "" : ", ", list_ranks(alike),
                         describe(records[r]), records[r].sequence);
     ++groups;
   }

@@ -33,7 +33,8 @@ struct OpRecord {
   uint64_t sequence = 0;  // per communicator, from 1
   OpKind kind = OpKind::none;
   DType dtype = DType::u8;
-  int32_t root = -1;  // broadcast: the root; send and recv: the other rank
+  int32_t root = -1;       // broadcast: the root; send and recv: the other rank; its place in the group
+  int32_t root_rank = -1;  // the same as a rank of the world
   int32_t parts = 0;
   int64_t elements = 0;  // sum of the counts
   uint64_t counts_hash = 0;
@@ -52,8 +53,8 @@ std::string title(const OpRecord& record);
 // "reduce_scatter of unit blocks.3 (2 parts, 4096 bf16 elements)"
 std::string describe(const OpRecord& record);
 
-// Says which ranks issued what, when `records` (of all ranks, in order) do not agree.
-std::optional<std::string> find_mismatch(std::span<const OpRecord> records);
+// Says which ranks issued what, when the records of `ranks`, in this order, do not agree.
+std::optional<std::string> find_mismatch(std::span<const OpRecord> records, std::span<const int> ranks);
 
 // "rank 3", "ranks 0, 2 and 5"
 std::string list_ranks(std::span<const int> ranks);

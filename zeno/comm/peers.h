@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,15 +19,23 @@
 
 namespace zeno::comm {
 
+class World;
+
+// A group of ranks as one of them sees it. Within the group, ranks are counted by their place in it; `ranks`
+// says which ranks of the world they are, which is what people are told.
 struct Layout {
   int rank = 0;
   int size = 1;
-  std::vector<int> local;   // ranks of this host, ascending, this one included
+  std::vector<int> ranks;   // of the world, by place, ascending
+  std::vector<int> local;   // places on this host, ascending, this one included
   std::vector<int> remote;  // the others, ascending
   int local_index = 0;      // of this rank in `local`
+
+  int world_rank() const { return ranks[size_t(rank)]; }
+  std::vector<int> world_ranks(const std::vector<int>& places) const;
 };
-// `hosts[r]` names the host of rank r.
-Layout make_layout(int rank, const std::vector<std::string>& hosts);
+// `ranks` are the group, `rank` of the world is one of them, and `hosts[r]` names the host of rank r.
+Layout make_layout(int rank, std::span<const int> ranks, const std::vector<std::string>& hosts);
 
 // Memory of the ranks of this host. Thread rule: any thread may call.
 class PeerMemory {
@@ -40,15 +49,16 @@ class PeerMemory {
   virtual std::chrono::milliseconds patience() const = 0;
 };
 
-// Messages of one operation to and from ranks of other hosts. Posted receives and sends run together; buffers
-// must stay until test() says that all are done. Destroying it earlier cancels what is open.
+// Messages of one operation to and from places of the group on other hosts. Posted receives and sends run
+// together; buffers must stay until test() says that all are done. Destroying it earlier cancels what is
+// open.
 class MessageBatch {
  public:
   virtual ~MessageBatch() = default;
   virtual void receive(int from, std::byte* data, size_t bytes) = 0;
   virtual void send(int to, const std::byte* data, size_t bytes) = 0;
   virtual bool test() = 0;
-  // Ranks whose messages are still open.
+  // Ranks of the world whose messages are still open.
   virtual std::vector<int> open() const = 0;
 };
 
@@ -78,7 +88,13 @@ struct GroupParts {
 
 std::unique_ptr<Communicator> make_group_communicator(GroupParts parts);
 
-// What all ranks must say alike when they make a communicator: "reduce (cuda)".
-std::string title_of_new(std::string_view name, Device device);
+// Of values of all ranks, those of `ranks`.
+std::vector<std::string> values_of(std::span<const int> ranks, std::vector<std::string> all);
+
+// What a new communicator over `ranks` is called in errors: "reduce", or "reduce (ranks 0-3)" when that is
+// not the whole world. Throws on every rank when the ranks do not make the same one, or groups overlap.
+// Collective.
+std::string agree_on_communicator(World& world, std::string_view name, Device device,
+                                  std::span<const int> ranks);
 
 }  // namespace zeno::comm

@@ -12,19 +12,25 @@
 
 namespace zeno::comm {
 
-Layout make_layout(int rank, const std::vector<std::string>& hosts) {
+Layout make_layout(int rank, std::span<const int> ranks, const std::vector<std::string>& hosts) {
   Layout layout;
-  layout.rank = rank;
-  layout.size = int(hosts.size());
-  for (int r = 0; r < layout.size; ++r) {
-    if (r == rank) layout.local_index = int(layout.local.size());
-    (hosts[size_t(r)] == hosts[size_t(rank)] ? layout.local : layout.remote).push_back(r);
+  layout.size = int(ranks.size());
+  layout.ranks.assign(ranks.begin(), ranks.end());
+  for (int place = 0; place < layout.size; ++place) {
+    const int other = ranks[size_t(place)];
+    if (other == rank) {
+      layout.rank = place;
+      layout.local_index = int(layout.local.size());
+    }
+    (hosts[size_t(other)] == hosts[size_t(rank)] ? layout.local : layout.remote).push_back(place);
   }
   return layout;
 }
 
-std::string title_of_new(std::string_view name, Device device) {
-  return fmt::format("{} ({})", name, device.kind == Device::Kind::cpu ? "cpu" : "cuda");
+std::vector<int> Layout::world_ranks(const std::vector<int>& places) const {
+  std::vector<int> found;
+  for (const int place : places) found.push_back(ranks[size_t(place)]);
+  return found;
 }
 
 Rendezvous::Rendezvous(GroupParts parts)
@@ -35,6 +41,7 @@ Rendezvous::Rendezvous(GroupParts parts)
 
 void Rendezvous::enlist(Op& op, uint64_t sequence) {
   op.record.sequence = sequence;
+  if (op.record.root >= 0) op.record.root_rank = layout().ranks[size_t(op.record.root)];
   op.flight =
       parts_.recorder->issue(parts_.name, op.record, op.record.elements * int64_t(size_of(op.record.dtype)));
 }
@@ -70,7 +77,7 @@ void Rendezvous::agree(const Op& op, std::span<const Part> parts, OpWait& wait) 
   for (const OpRecord& record : records_) {
     if (same_operation(op.record, record)) continue;
     wait.fail_all(fmt::format("[comm] the ranks disagree on '{}': {}", parts_.name,
-                              find_mismatch(records_).value_or("(records changed)")));
+                              find_mismatch(records_, layout().ranks).value_or("(records changed)")));
   }
 }
 
@@ -107,7 +114,7 @@ void Rendezvous::complete(MessageBatch& batch, OpWait& wait) {
 }
 
 void Rendezvous::tell(const std::exception& error) const noexcept {
-  parts_.watch->report(layout().rank, error.what());
+  parts_.watch->report(layout().world_rank(), error.what());
   try {
     parts_.flight->tell(error.what(), parts_.watch->poll(), describe_others());
   } catch (...) {  // a courtesy; the error itself is on its way
@@ -119,9 +126,10 @@ std::map<int, std::string> Rendezvous::describe_others() const {
   for (size_t l = 0; l < layout().local.size(); ++l) {
     if (int(l) == layout().local_index) continue;
     const OpRecord last = board_.last_done(int(l));
-    seen[layout().local[l]] = last.sequence == 0 ? fmt::format("nothing completed on '{}'", parts_.name)
-                                                 : fmt::format("last completed on '{}': operation {}, {}",
-                                                               parts_.name, last.sequence, title(last));
+    seen[layout().ranks[size_t(layout().local[l])]] =
+        last.sequence == 0 ? fmt::format("nothing completed on '{}'", parts_.name)
+                           : fmt::format("last completed on '{}': operation {}, {}", parts_.name,
+                                         last.sequence, title(last));
   }
   return seen;
 }
@@ -132,7 +140,7 @@ std::string Rendezvous::describe_operation(const OpRecord& record) const {
 
 std::string Rendezvous::describe_stall(const OpRecord& record) const {
   if (record.kind == OpKind::send || record.kind == OpKind::recv) {
-    return fmt::format("rank {} has not {} (operation {} of this pair)", record.root,
+    return fmt::format("rank {} has not {} (operation {} of this pair)", record.root_rank,
                        record.kind == OpKind::send ? "received" : "sent", record.sequence);
   }
   if (open_batch_ != nullptr) {
@@ -143,7 +151,7 @@ std::string Rendezvous::describe_stall(const OpRecord& record) const {
     const OpRecord last = board_.last_done(l);
     text += fmt::format(
         "{}rank {} has not arrived (last completed there: {})", text.empty() ? "" : ", ",
-        layout().local[size_t(l)],
+        layout().ranks[size_t(layout().local[size_t(l)])],
         last.sequence == 0 ? "nothing" : fmt::format("operation {}, {}", last.sequence, title(last)));
   }
   return text.empty() ? "an earlier operation of this communicator, issued on another stream, has not run"
@@ -195,8 +203,8 @@ void Rendezvous::check_message(const Op& op, const OpRecord& theirs, OpWait& wai
   wait.fail_all(fmt::format(
       "[comm] ranks {} and {} disagree on '{}': rank {} issued {} as number {}, rank {} issued {} "
       "as number {}",
-      mine.root, layout().rank, parts_.name, mine.root, describe(theirs), theirs.sequence, layout().rank,
-      describe(mine), mine.sequence));
+      mine.root_rank, layout().world_rank(), parts_.name, mine.root_rank, describe(theirs), theirs.sequence,
+      layout().world_rank(), describe(mine), mine.sequence));
 }
 
 }  // namespace zeno::comm

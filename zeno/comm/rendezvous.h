@@ -50,8 +50,8 @@ class Rendezvous {
   void count_traffic(const Op& op);
   // Who is missing.
   std::string describe_stall(const OpRecord& record) const;
-  // Index of `rank` among the ranks of this host, -1 when it is elsewhere.
-  int local_index_of(int rank) const;
+  // Index of a place among those of this host, -1 when it is elsewhere.
+  int local_index_of(int place) const;
 
   GroupParts parts_;
   Board board_;
@@ -59,10 +59,10 @@ class Rendezvous {
  private:
   void exchange_records(const OpRecord& mine, OpWait& wait);
   std::string describe_operation(const OpRecord& record) const;
-  // What this rank knows of the others of its host, by rank.
+  // What this rank knows of the others of its host, by rank of the world.
   std::map<int, std::string> describe_others() const;
 
-  std::vector<OpRecord> records_;             // of all ranks, for the collective that runs
+  std::vector<OpRecord> records_;             // by place, for the collective that runs
   const MessageBatch* open_batch_ = nullptr;  // of the collective that runs, for the stall report
   mutable std::mutex traffic_mutex_;
   Traffic traffic_;

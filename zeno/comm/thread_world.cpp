@@ -1,9 +1,9 @@
 // Ranks as threads of one process; a world of one is one such thread, the caller's.
 #include <algorithm>
 #include <condition_variable>
-#include <deque>
 #include <exception>
 #include <functional>
+#include <map>
 #include <mutex>
 
 #include "zeno/base/disk_operation.h"
@@ -53,14 +53,15 @@ class ThreadHub final : public PeerWatch {
   const WorldOptions& options() const { return options_; }
   const std::shared_ptr<FlightFile>& flight(int rank) const { return flights_[size_t(rank)]; }
 
-  // The board of the `index`-th communicator; the first rank to ask makes it.
-  std::byte* board(size_t index) {
+  // The board of a group of the `index`-th communicator; the first rank to ask makes it.
+  std::byte* board(size_t index, std::span<const int> ranks) {
     const std::scoped_lock lock(mutex_);
-    while (boards_.size() <= index) {
-      boards_.push_back(SharedRegion::anonymous(Board::bytes(ranks_, 0)));
-      Board::construct(boards_.back().data(), ranks_);
+    const auto [place, made] = boards_.try_emplace({index, ranks.front()});
+    if (made) {
+      place->second = SharedRegion::anonymous(Board::bytes(int(ranks.size()), 0));
+      Board::construct(place->second.data(), int(ranks.size()));
     }
-    return boards_[index].data();
+    return place->second.data();
   }
 
   std::vector<std::string> exchange(int rank, std::string_view bytes, const std::string& operation) {
@@ -106,7 +107,7 @@ class ThreadHub final : public PeerWatch {
   FailureNote note_;
   std::mutex mutex_;
   std::condition_variable all_here_;
-  std::deque<SharedRegion> boards_;
+  std::map<std::pair<size_t, int>, SharedRegion> boards_;  // by communicator and first rank of the group
   std::vector<std::optional<std::string>> values_;
   std::vector<std::string> result_;
   int arrived_ = 0, taken_ = 0;
@@ -123,12 +124,13 @@ class ThreadWorld final : public World {
   int local_rank() const override { return rank_; }
   int local_size() const override { return hub_->ranks(); }
 
-  std::unique_ptr<Communicator> communicator(std::string_view name, Device device) override {
-    check_same(*this, "a new communicator", title_of_new(name, device));
+  using World::communicator;
+  std::unique_ptr<Communicator> communicator(std::string_view name, Device device,
+                                             std::span<const int> ranks) override {
     GroupParts parts;
-    parts.name = name;
-    parts.layout = make_layout(rank_, std::vector<std::string>(size_t(size()), "here"));
-    parts.board_memory = hub_->board(communicators_++);
+    parts.name = agree_on_communicator(*this, name, device, ranks);
+    parts.layout = make_layout(rank_, ranks, std::vector<std::string>(size_t(size()), "here"));
+    parts.board_memory = hub_->board(communicators_++, ranks);
     parts.deadline = hub_->options().deadline;
     parts.board_owner = hub_;
     parts.watch = hub_;
@@ -137,8 +139,10 @@ class ThreadWorld final : public World {
     parts.flight = flight_;
     if (device.kind == Device::Kind::cpu) return make_group_communicator(std::move(parts));
     parts.device_staging_bytes = hub_->options().device_staging_bytes;
-    return make_cuda_thread_communicator(std::move(parts), device,
-                                         [this](std::string_view bytes) { return exchange(bytes); });
+    const Exchange among_members = [this, members = parts.layout.ranks](std::string_view bytes) {
+      return values_of(members, exchange(bytes));
+    };
+    return make_cuda_thread_communicator(std::move(parts), device, among_members);
   }
 
   Allocator allocator(Device device) override { return allocator_of(device); }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <numeric>
 
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
@@ -26,6 +27,12 @@ void await_joint_error(World& world) noexcept {
 }
 
 }  // namespace
+
+std::unique_ptr<Communicator> World::communicator(std::string_view name, Device device) {
+  std::vector<int> everyone(static_cast<size_t>(size()));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  return communicator(name, device, everyone);
+}
 
 void check_same(World& world, std::string_view what, std::string_view value) {
   const std::vector<std::string> values = world.exchange(value, what);

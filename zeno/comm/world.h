@@ -9,6 +9,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,10 +48,14 @@ class World {
   virtual int local_rank() const = 0;  // among the ranks of this host
   virtual int local_size() const = 0;
 
-  // A new communicator over all ranks, for streams and memory of `device`: this rank's, of the same kind on
-  // all ranks. Collective: all ranks create theirs in the same order. Error(usage) when this build has no
-  // such devices.
-  virtual std::unique_ptr<Communicator> communicator(std::string_view name, Device device = {}) = 0;
+  // A new communicator over the group of this rank, for streams and memory of `device`: this rank's, of the
+  // same kind on all ranks. `ranks` are those of the group, ascending, as Mesh::group gives them; the
+  // communicator counts them by their place in it. Collective over all ranks of the world, which all create
+  // theirs in the same order; groups do not overlap. Error(usage) when this build has no such devices.
+  virtual std::unique_ptr<Communicator> communicator(std::string_view name, Device device,
+                                                     std::span<const int> ranks) = 0;
+  // Over all ranks.
+  std::unique_ptr<Communicator> communicator(std::string_view name, Device device = {});
 
   // Memory for buffers that take part in collectives, so that ranks of one host read each other's without a
   // copy. Not collective. Other memory of the device works too, through staging where it has to.

@@ -16,7 +16,7 @@
 
 namespace zeno::comm {
 
-// World::exchange.
+// World::exchange between the members of a group: their values by place.
 using Exchange = std::function<std::vector<std::string>(std::string_view bytes)>;
 
 // Collective. Ranks may have a GPU each, share them, or all be on one.

@@ -27,7 +27,7 @@ void check_nccl(ncclResult_t result, const char* what) {
 }
 
 NcclComm::NcclComm(const Place& place, std::shared_ptr<NcclMemory> memory, OpWait& wait)
-    : rank_(place.rank), memory_(std::move(memory)) {
+    : world_rank_(place.world_rank), memory_(std::move(memory)) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   const ncclResult_t result = ncclCommInitRankConfig(&comm_, place.size, place.id, place.rank, &config);
@@ -52,7 +52,7 @@ void NcclComm::fail_all(ncclResult_t result, OpWait& wait) {
     const std::scoped_lock lock(mutex_);
     text = words(result, comm_);
   }
-  wait.fail_transport(fmt::format("[comm] NCCL failed on rank {}: {}", rank_, text));
+  wait.fail_transport(fmt::format("[comm] NCCL failed on rank {}: {}", world_rank_, text));
 }
 
 void NcclComm::settle(OpWait& wait) {

@@ -20,7 +20,8 @@ class NcclComm final : NcclMemory::User {
  public:
   struct Place {
     ncclUniqueId id;
-    int rank = 0, size = 1;
+    int rank = 0, size = 1;  // in the group
+    int world_rank = 0;
   };
   // Collective, on the current device; returns when all ranks are connected.
   NcclComm(const Place& place, std::shared_ptr<NcclMemory> memory, OpWait& wait);
@@ -45,7 +46,7 @@ class NcclComm final : NcclMemory::User {
   void settle(OpWait& wait);
   [[noreturn]] void fail_all(ncclResult_t result, OpWait& wait);
 
-  const int rank_;
+  const int world_rank_;
   const std::shared_ptr<NcclMemory> memory_;  // shared with the world and its blocks
   std::mutex mutex_;                          // guards comm_ against abort() from another thread
   ncclComm_t comm_ = nullptr;                 // null: ended

@@ -70,7 +70,8 @@ void NcclGroup::connect(const Exchange& exchange) {
   OpWait wait(*parts_.watch, parts_.deadline,
               {[this] { return fmt::format("the making of communicator '{}'", parts_.name); },
                [] { return "NCCL has not connected all ranks"; }});
-  comm_ = std::make_unique<NcclComm>(NcclComm::Place{start.id, layout().rank, layout().size}, memory_, wait);
+  comm_ = std::make_unique<NcclComm>(
+      NcclComm::Place{start.id, layout().rank, layout().size, layout().world_rank()}, memory_, wait);
 }
 
 uint64_t NcclGroup::next_number(const OpRecord& record) {
@@ -182,7 +183,7 @@ void NcclGroup::poll() {
 }
 
 void NcclGroup::watch(std::stop_token stop) {
-  set_log_rank(layout().rank);
+  set_log_rank(layout().world_rank());
   cudaSetDevice(device_.index);
   // Looking at events must not spoil a graph that another thread captures.
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
@@ -216,7 +217,7 @@ void NcclGroup::look() {
   OpWait wait = patience(op.record);
   wait.check_failure();
   if (const std::optional<std::string> trouble = comm_->trouble()) {
-    wait.fail_transport(fmt::format("[comm] NCCL failed on rank {}: {}", layout().rank, *trouble));
+    wait.fail_transport(fmt::format("[comm] NCCL failed on rank {}: {}", layout().world_rank(), *trouble));
   }
   const auto now = DeviceOp::Clock::now();
   if (!op.started && op.has_begun()) {

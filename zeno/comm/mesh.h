@@ -1,0 +1,95 @@
+// The ranks of a job as a mesh of named axes. Every group of ranks that communicates is a set of axes: the
+// ranks whose coordinates differ along these axes only. Pure arithmetic.
+//
+// Ranks are counted along the axes in the order of Axis, the last one fastest: ranks next to each other,
+// which share a host, differ in the axes that communicate most.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace zeno::comm {
+
+enum class Axis : uint8_t {
+  pipe,     // different layers
+  outer,    // copies of the same shards: hosts, islands
+  inner,    // shards of one copy, as far as `expert` does not count them
+  expert,   // shards of one copy that hold different experts
+  context,  // different tokens of the same sequences
+  tensor,   // parts of the same matrices
+};
+inline constexpr int kAxes = int(Axis::tensor) + 1;
+std::string_view name_of(Axis axis);
+
+// A set of axes.
+class Axes {
+ public:
+  constexpr Axes() = default;
+  constexpr Axes(std::initializer_list<Axis> axes) {
+    for (const Axis axis : axes) bits_ |= bit(axis);
+  }
+
+  constexpr bool has(Axis axis) const { return (bits_ & bit(axis)) != 0; }
+  constexpr bool has(Axes others) const { return (bits_ & others.bits_) == others.bits_; }
+  constexpr bool empty() const { return bits_ == 0; }
+  constexpr Axes operator|(Axes other) const { return Axes(bits_ | other.bits_); }
+  constexpr Axes operator&(Axes other) const { return Axes(bits_ & other.bits_); }
+  constexpr Axes operator-(Axes other) const { return Axes(bits_ & ~other.bits_); }
+  constexpr bool operator==(const Axes&) const = default;
+
+ private:
+  static constexpr unsigned bit(Axis axis) { return 1u << unsigned(axis); }
+  explicit constexpr Axes(unsigned bits) : bits_(bits) {}
+
+  unsigned bits_ = 0;
+};
+
+// The shards of one copy of the model states.
+inline constexpr Axes kShardAxes{Axis::inner, Axis::expert, Axis::context};
+// Everything that sees different data with the same weights.
+inline constexpr Axes kDataAxes = kShardAxes | Axes{Axis::outer};
+
+inline constexpr Axes kAllAxes = kDataAxes | Axes{Axis::pipe, Axis::tensor};
+
+// "outer and inner"
+std::string describe(Axes axes);
+
+class Mesh {
+ public:
+  using Sizes = std::array<int, kAxes>;  // ranks along each axis, at least 1
+
+  Mesh() : Mesh(1) {}
+  // All ranks along `inner`: plain data parallelism.
+  explicit Mesh(int ranks);
+  explicit Mesh(const Sizes& sizes);
+
+  int ranks() const { return size(kAllAxes); }
+  int size(Axis axis) const { return sizes_[size_t(axis)]; }
+  // Ranks in a group along these axes.
+  int size(Axes axes) const;
+
+  // Where a rank is along an axis.
+  int coordinate(int rank, Axis axis) const;
+  // The ranks of the group of `rank`, ascending.
+  std::vector<int> group(int rank, Axes axes) const;
+  // Where `rank` is in its group.
+  int place(int rank, Axes axes) const;
+  // The axes of the set that have more than one rank: groups along them and along the set are the same.
+  Axes needed(Axes axes) const;
+
+  bool operator==(const Mesh&) const = default;
+
+ private:
+  int stride(Axis axis) const;
+
+  Sizes sizes_{};
+};
+
+// "outer 2 × inner 4"; axes of one rank are left out, "1 rank" when all are.
+std::string describe(const Mesh& mesh);
+
+}  // namespace zeno::comm
