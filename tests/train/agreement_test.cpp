@@ -54,6 +54,7 @@ class CountingWorld final : public comm::World {
   int size() const override { return world_.size(); }
   int local_rank() const override { return world_.local_rank(); }
   int local_size() const override { return world_.local_size(); }
+  int ranks_per_host() const override { return world_.ranks_per_host(); }
   std::unique_ptr<comm::Communicator> communicator(std::string_view name, Device device,
                                                    std::span<const int> ranks) override {
     return world_.communicator(name, device, ranks);

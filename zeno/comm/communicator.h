@@ -46,6 +46,7 @@ struct Traffic {
   int64_t reduced = 0;    // reduce_scatter, all_reduce
   int64_t exchanged = 0;  // all_to_all, send
   int64_t calls = 0;
+  int64_t between_hosts = 0;  // of all that: sent in messages to other hosts; CPU streams only
 };
 
 class Communicator {

@@ -63,8 +63,8 @@ class Mesh {
   using Sizes = std::array<int, kAxes>;  // ranks along each axis, at least 1
 
   Mesh() : Mesh(1) {}
-  // All ranks along `inner`: plain data parallelism.
-  explicit Mesh(int ranks);
+  // All ranks along `inner`: plain data parallelism. A number of ranks is such a mesh.
+  Mesh(int ranks);
   explicit Mesh(const Sizes& sizes);
 
   int ranks() const { return size(kAllAxes); }

@@ -15,7 +15,9 @@ namespace {
 
 class MpiBatch final : public MessageBatch {
  public:
-  MpiBatch(MPI_Comm comm, std::span<const int> places, int tag) : comm_(comm), places_(places), tag_(tag) {}
+  // `sent`: counts what goes out; null: it is not counted.
+  MpiBatch(MPI_Comm comm, std::span<const int> places, int tag, std::atomic<int64_t>* sent)
+      : comm_(comm), places_(places), tag_(tag), sent_(sent) {}
 
   // What is still open is given up: the world has failed.
   ~MpiBatch() override {
@@ -31,6 +33,7 @@ class MpiBatch final : public MessageBatch {
   }
   void send(int to, const std::byte* data, size_t bytes) override {
     check_mpi(MPI_Isend(data, size(bytes), MPI_BYTE, rank(to), tag_, comm_, add(to, false)), "send");
+    if (sent_ != nullptr) *sent_ += int64_t(bytes);
   }
 
   bool test() override {
@@ -71,6 +74,7 @@ class MpiBatch final : public MessageBatch {
   MPI_Comm comm_;
   std::span<const int> places_;  // of the link
   int tag_;
+  std::atomic<int64_t>* sent_;
   int open_ = 0;
   std::vector<MPI_Request> requests_;
   std::vector<int> ranks_;
@@ -108,7 +112,8 @@ MPI_Comm duplicate(MPI_Comm comm, OpWait& wait) {
 }
 
 std::unique_ptr<MessageBatch> MpiLink::batch(Channel channel) {
-  return std::make_unique<MpiBatch>(comm_, ranks_, int(channel) + 1);
+  return std::make_unique<MpiBatch>(comm_, ranks_, int(channel) + 1,
+                                    channel == Channel::records ? nullptr : &sent_);
 }
 
 }  // namespace zeno::comm

@@ -3,6 +3,8 @@
 
 #include <mpi.h>
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -24,10 +26,12 @@ class MpiLink final : public RemoteLink {
   // `ranks` of `comm` are the places of the group.
   MpiLink(MPI_Comm comm, std::vector<int> ranks) : comm_(comm), ranks_(std::move(ranks)) {}
   std::unique_ptr<MessageBatch> batch(Channel channel) override;
+  int64_t bytes_sent() const override { return sent_.load(); }
 
  private:
   MPI_Comm comm_;
   std::vector<int> ranks_;
+  std::atomic<int64_t> sent_{0};
 };
 
 }  // namespace zeno::comm

@@ -91,6 +91,15 @@ class MpiWorld final : public World {
   int size() const override { return hub_->layout().size; }
   int local_rank() const override { return hub_->layout().local_index; }
   int local_size() const override { return int(hub_->layout().local.size()); }
+  int ranks_per_host() const override {
+    const std::vector<std::string>& hosts = hub_->hosts();
+    const auto count = size_t(std::ranges::count(hosts, hosts.front()));
+    for (size_t r = 0; r < hosts.size(); ++r) {
+      if (hosts[r] != hosts[r / count * count] || (r >= count && r % count == 0 && hosts[r] == hosts[r - 1]))
+        return 0;
+    }
+    return hosts.size() % count == 0 ? int(count) : 0;
+  }
 
   using World::communicator;
   std::unique_ptr<Communicator> communicator(std::string_view name, Device device,

@@ -68,6 +68,8 @@ class RemoteLink {
  public:
   virtual ~RemoteLink() = default;
   virtual std::unique_ptr<MessageBatch> batch(Channel channel) = 0;
+  // Bytes of data in the messages sent so far. Any thread may call.
+  virtual int64_t bytes_sent() const = 0;
 };
 
 struct GroupParts {

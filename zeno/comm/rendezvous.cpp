@@ -191,7 +191,9 @@ void Rendezvous::count_traffic(const Op& op) {
 
 Traffic Rendezvous::traffic() const {
   const std::scoped_lock lock(traffic_mutex_);
-  return traffic_;
+  Traffic traffic = traffic_;
+  if (parts_.link) traffic.between_hosts = parts_.link->bytes_sent();
+  return traffic;
 }
 
 void Rendezvous::check_message(const Op& op, const OpRecord& theirs, OpWait& wait) const {

@@ -123,6 +123,7 @@ class ThreadWorld final : public World {
   int size() const override { return hub_->ranks(); }
   int local_rank() const override { return rank_; }
   int local_size() const override { return hub_->ranks(); }
+  int ranks_per_host() const override { return hub_->ranks(); }
 
   using World::communicator;
   std::unique_ptr<Communicator> communicator(std::string_view name, Device device,

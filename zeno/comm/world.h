@@ -47,6 +47,8 @@ class World {
   virtual int size() const = 0;
   virtual int local_rank() const = 0;  // among the ranks of this host
   virtual int local_size() const = 0;
+  // Where every host has as many ranks, in a row: how many. 0: hosts differ.
+  virtual int ranks_per_host() const = 0;
 
   // A new communicator over the group of this rank, for streams and memory of `device`: this rank's, of the
   // same kind on all ranks. `ranks` are those of the group, ascending, as Mesh::group gives them; the

@@ -205,7 +205,10 @@ class Engine {
   void place(const StateRun& run, int64_t begin, StoredValues values);
   std::vector<StateRun> state_runs() const;
   // Cut so that what is held on the host for one of them stays small.
-  std::vector<Run> runs(State state, int param, int64_t begin, int64_t end, int rank) const;
+  // Of what is sharded over `axes`.
+  std::vector<Run> runs(int param, int64_t begin, int64_t end, int rank, comm::Axes axes) const;
+  // What this rank writes of a parameter or its states.
+  std::vector<Run> written_runs(int param, int64_t begin, int64_t end) const;
   void upload(std::span<const MicroBatch> batches, std::optional<int64_t> step = {});
   Wishes agree_on_batch(std::span<const MicroBatch> batches, const StepControl& control);
   StepOutcome wait();

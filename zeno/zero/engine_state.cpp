@@ -77,7 +77,8 @@ uint64_t block_hash(int param, int64_t block, std::span<const float> values) {
 
 }  // namespace
 
-std::vector<Engine::Run> Engine::runs(State state, int param, int64_t begin, int64_t end, int rank) const {
+std::vector<Engine::Run> Engine::runs(int param, int64_t begin, int64_t end, int rank,
+                                      comm::Axes axes) const {
   const ParamPlace place = units_.places[param];
   const Group& group = units_.groups[place.group];
   const int64_t offset = group.layout.tensors()[place.tensor].offset;
@@ -93,12 +94,19 @@ std::vector<Engine::Run> Engine::runs(State state, int param, int64_t begin, int
       done += count;
     }
   };
-  if (store_.whole(state, place.group) && policy_.optimizer == Placement::replicated) {
+  if (axes.empty()) {
     add({offset + begin, offset + begin, end - begin});
     return result;
   }
-  for (const Partition::Piece& piece : group.partition.pieces(rank, offset + begin, offset + end)) add(piece);
+  for (const Partition::Piece& piece : group.partition.pieces(rank, axes, offset + begin, offset + end))
+    add(piece);
   return result;
+}
+
+// Trained parameters are fresh where their optimizer states are; the step's gathers bring them to the others.
+std::vector<Engine::Run> Engine::written_runs(int param, int64_t begin, int64_t end) const {
+  const Group& group = units_.groups[size_t(units_.places[size_t(param)].group)];
+  return runs(param, begin, end, world_.rank(), group.trainable ? group.optimizer : group.params);
 }
 
 // What cells decode to, in the type that layers see. The run may start within a cell.
@@ -177,14 +185,7 @@ void Engine::load(const ValueReader& read) {
   executor_->settle();
   std::vector<std::pair<int, Run>> all;
   for (int p = 0; p < int(units_.params.size()); ++p) {
-    const nn::Parameter& param = units_.params[size_t(p)];
-    const int g = units_.places[size_t(p)].group;
-    // Frozen parameters kept whole are never gathered: every rank reads all pieces itself.
-    const bool every =
-        !param.trainable && store_.whole(State::param, g) && policy_.optimizer == Placement::sharded;
-    for (int rank = every ? 0 : world_.rank(); rank < (every ? world_.size() : world_.rank() + 1); ++rank) {
-      for (const Run& run : runs(State::param, p, 0, param.count(), rank)) all.emplace_back(p, run);
-    }
+    for (const Run& run : written_runs(p, 0, units_.params[size_t(p)].count())) all.emplace_back(p, run);
   }
   read_ahead(all, read, [&](int p, const Run& run, std::span<const float> values) {
     const nn::Parameter& param = units_.params[size_t(p)];
@@ -202,14 +203,14 @@ void Engine::read(State state, int param, int64_t begin, std::span<float> out) {
   const bool frozen = !units_.params[param].trainable;
   const State kept = frozen && state == State::master ? State::param : state;
   std::string mine;
-  for (const Run& run : runs(kept, param, begin, end, world_.rank())) {
+  for (const Run& run : runs(param, begin, end, world_.rank(), comm::kDataAxes)) {
     const std::vector<float> values = fetch(kept, g, run);
     mine.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
   }
   const std::vector<std::string> all = world_.exchange(mine, "weights to save");
   for (int rank = 0; rank < world_.size(); ++rank) {
     const char* from = all[size_t(rank)].data();
-    for (const Run& run : runs(kept, param, begin, end, rank)) {
+    for (const Run& run : runs(param, begin, end, rank, comm::kDataAxes)) {
       std::memcpy(&out[size_t(run.begin - begin)], from, size_t(run.count) * sizeof(float));
       from += size_t(run.count) * sizeof(float);
     }
@@ -223,7 +224,7 @@ void Engine::write(State state, int param, int64_t begin, std::span<const float>
   ensure(store_.exists(state, g), "[engine] {} has no such state", units_.params[param].name);
   ensure(state != State::param || !store_.split(g), "[engine] {} is written as its masters",
          units_.params[param].name);
-  for (const Run& run : runs(state, param, begin, end, world_.rank())) {
+  for (const Run& run : written_runs(param, begin, end)) {
     put(state, g, run.piece, values.subspan(size_t(run.begin - begin), size_t(run.count)));
   }
   if (state == State::master) refresh_params(param, begin, end);
@@ -234,7 +235,7 @@ std::vector<Engine::StateRun> Engine::state_runs() const {
   for (int p = 0; p < int(units_.params.size()); ++p) {
     const int group = units_.places[size_t(p)].group;
     if (!units_.params[size_t(p)].trainable) continue;
-    for (const Run& run : runs(State::master, p, 0, units_.params[size_t(p)].count(), world_.rank())) {
+    for (const Run& run : written_runs(p, 0, units_.params[size_t(p)].count())) {
       for (const Partition::Piece& piece : store_.disk_pieces(group, run.piece)) {
         const int64_t begin = run.begin + piece.full - run.piece.full;
         for (State state : kOptimizerStates) {
@@ -288,7 +289,7 @@ void Engine::take_snapshot() {
 void Engine::refresh_params(int param, int64_t begin, int64_t end) {
   const int g = units_.places[param].group;
   if (store_.split(g)) return;
-  for (const Run& run : runs(State::master, param, begin, end, world_.rank())) {
+  for (const Run& run : written_runs(param, begin, end)) {
     put(State::param, g, run.piece, fetch(State::master, g, run));
   }
 }
@@ -299,9 +300,8 @@ uint64_t Engine::weights_hash() {
   for (int p = 0; p < int(units_.params.size()); ++p) {
     const int g = units_.places[p].group;
     const State state = units_.params[p].trainable ? State::master : State::param;
-    const bool everywhere = policy_.optimizer == Placement::replicated;
-    if (everywhere && world_.rank() > 0) continue;  // the same on all ranks: counted once
-    for (const Run& run : runs(state, p, 0, units_.params[p].count(), world_.rank())) {
+    // Each rank hashes other elements, whatever it keeps.
+    for (const Run& run : runs(p, 0, units_.params[p].count(), world_.rank(), comm::kDataAxes)) {
       const std::vector<float> values = fetch(state, g, run);
       for (int64_t i = 0; i < run.count; i += kFlatAlign) {
         const int64_t count = std::min(kFlatAlign, run.count - i);

@@ -1,33 +1,31 @@
 #include "zeno/zero/policy.h"
 
-#include <array>
+#include "zeno/base/error.h"
 
 namespace zeno::zero {
 
-void apply_stage(Policy& policy, int stage) {
-  using enum Placement;
-  struct Preset {
-    Placement params, grads, optimizer;
-  };
-  static constexpr std::array<Preset, kStages> kPresets{{{replicated, replicated, replicated},
-                                                         {replicated, replicated, sharded},
-                                                         {replicated, sharded, sharded},
-                                                         {sharded, sharded, sharded}}};
+void apply_stage(Policy& policy, int stage, comm::Axes axes) {
   require(stage >= 0 && stage < kStages, ErrorKind::usage, "[zero] stage: got {}, expected 0 to {}", stage,
           kStages - 1);
-  policy.params = kPresets[stage].params;
-  policy.grads = kPresets[stage].grads;
-  policy.optimizer = kPresets[stage].optimizer;
+  const auto from = [&](int first) { return stage >= first ? axes : comm::Axes{}; };
+  policy.optimizer = from(1);
+  policy.grads = from(2);
+  policy.params = from(3);
 }
 
 bool shards_parameters(int stage) {
   Policy policy;
   apply_stage(policy, stage);
-  return policy.params == Placement::sharded;
+  return !policy.params.empty();
 }
 
-Policy normalized(Policy policy, int world) {
-  if (world == 1) policy.params = policy.grads = policy.optimizer = Placement::replicated;
+Policy normalized(Policy policy, const comm::Mesh& mesh) {
+  for (comm::Axes* axes : {&policy.params, &policy.grads, &policy.optimizer}) *axes = mesh.needed(*axes);
+  require(policy.optimizer.has(policy.params | policy.grads), ErrorKind::usage,
+          "[zero] parameters are sharded over {}, gradients over {} and optimizer states over {}, expected "
+          "the axes of "
+          "parameters and gradients among those of the optimizer states",
+          describe(policy.params), describe(policy.grads), describe(policy.optimizer));
   if (policy.reproducible) {
     policy.order = Order::vertical;
     policy.grads = policy.optimizer;

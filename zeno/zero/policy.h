@@ -7,12 +7,11 @@
 #include <optional>
 
 #include "zeno/base/dtype.h"
+#include "zeno/comm/mesh.h"
 #include "zeno/device/memory.h"
 #include "zeno/nn/layer.h"
 
 namespace zeno::zero {
-
-enum class Placement { replicated, sharded };
 
 // horizontal: each micro-batch through all layers. vertical: all micro-batches of a layer before the next
 // layer, so that a sharded layer is gathered once per pass and its gradient is complete early.
@@ -37,9 +36,9 @@ struct Offload {
 };
 
 struct Policy {
-  Placement params = Placement::replicated;
-  Placement grads = Placement::replicated;
-  Placement optimizer = Placement::replicated;
+  // The axes that each state is sharded over; none: every rank keeps all of it. Parameters and gradients are
+  // sharded over no axis that the optimizer states are not.
+  comm::Axes params, grads, optimizer;
 
   DType compute = DType::f32;
   DType grad = DType::f32;       // accumulation
@@ -78,13 +77,13 @@ struct Policy {
   bool splits_masters() const { return compute == DType::bf16 && states == DType::f32; }
 };
 
-// The placements of ZeRO stage 0, 1, 2 or 3.
+// The placements of ZeRO stage 0, 1, 2 or 3, with shards over `axes`.
 inline constexpr int kStages = 4;
-void apply_stage(Policy& policy, int stage);
+void apply_stage(Policy& policy, int stage, comm::Axes axes = comm::kDataAxes);
 bool shards_parameters(int stage);
 
-// Consequences that follow from others and from the world size: one rank shards nothing; reproducible runs go
-// layer by layer and keep no full gradients where the optimizer is sharded.
-Policy normalized(Policy policy, int world);
+// Consequences that follow from others and from the mesh: nothing is sharded over an axis of one rank;
+// reproducible runs go layer by layer and keep no full gradients where the optimizer is sharded.
+Policy normalized(Policy policy, const comm::Mesh& mesh);
 
 }  // namespace zeno::zero

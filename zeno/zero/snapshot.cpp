@@ -30,7 +30,7 @@ void Snapshot::add(int param, int rank, int64_t most, bool on_file) {
   const Group& group = units_.groups[size_t(place.group)];
   const int64_t offset = group.layout.tensors()[size_t(place.tensor)].offset;
   const int64_t end = offset + units_.params[size_t(param)].count();
-  for (const Partition::Piece& run : group.partition.pieces(rank, offset, end)) {
+  for (const Partition::Piece& run : group.partition.pieces(rank, comm::kDataAxes, offset, end)) {
     for (int64_t done = 0; done < run.count;) {
       const int64_t begin = run.full + done - offset;
       const int64_t left =
@@ -52,7 +52,8 @@ void Snapshot::add(int param, int rank, int64_t most, bool on_file) {
 
 // Is the piece on disk as a checkpoint has it, and in the file of no other rank?
 bool Snapshot::in_file(State state, int group, const Partition::Piece& piece) const {
-  const bool once = !store_.whole(state, group) || units_.groups[size_t(group)].partition.world() == 1;
+  const Partition& partition = units_.groups[size_t(group)].partition;
+  const bool once = partition.shard(store_.axes(state, group)) == partition.shard(comm::kDataAxes);
   if (!once || store_.dtype(State::first_moment) == DType::u8) return false;
   const StateStore::Stretch stretch = store_.stretches(state, group, piece).front();
   return stretch.tier == Tier::disk && store_.in_block(state, stretch.chunk);

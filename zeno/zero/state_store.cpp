@@ -38,40 +38,35 @@ Purpose purpose_of(State state) {
 }  // namespace
 
 StateStore::StateStore(const UnitTable& units, const Policy& policy, int rank)
-    : units_(units), policy_(policy) {
-  ensure(policy.params == Placement::replicated || policy.optimizer == Placement::sharded,
-         "[state] sharded parameters need a sharded optimizer");
-  const bool shard_optimizer = policy.optimizer == Placement::sharded;
+    : units_(units), policy_(policy), rank_(rank) {
   for (auto& slots : slots_) slots.resize(units.groups.size());
   for (auto& offsets : offsets_) offsets.resize(units.chunks.size());
   for (auto& extents : extents_) extents.resize(units.chunks.size(), kNone);
   for (int g = 0; g < int(units.groups.size()); ++g) {
     const Group& group = units.groups[g];
-    owned_.push_back(shard_optimizer ? group.partition.pieces(rank)
-                                     : std::vector<Partition::Piece>{{0, 0, group.layout.size()}});
-    place_group(g, shard_optimizer);
+    owned_.push_back(group.optimizer.empty() ? std::vector<Partition::Piece>{{0, 0, group.layout.size()}}
+                                             : group.partition.pieces(rank, group.optimizer));
+    place_group(g);
   }
   for (int c = 0; c < int(units.chunks.size()); ++c) place_chunk(c);
 }
 
-void StateStore::place_group(int g, bool shard_optimizer) {
+void StateStore::place_group(int g) {
   const Group& group = units_.groups[g];
-  const auto slot_of = [&](State state, bool whole) -> Slot& {
-    return slots_[size_t(state)][size_t(g)] = {0, true, whole};
+  const auto add = [&](State state, comm::Axes axes) -> Slot& {
+    return slots_[size_t(state)][size_t(g)] = {0, true, axes};
   };
-  const auto bytes = [&](State state, bool whole) {
-    return bytes_of(state, g, whole ? group.padded() : group.partition.shard());
+  const auto bytes = [&](State state, comm::Axes axes) {
+    return bytes_of(state, g, group.partition.shard(axes));
   };
-  const bool params_whole = policy_.params == Placement::replicated || group.persistent;
-  Slot& params = slot_of(State::param, params_whole);
+  Slot& params = add(State::param, group.params);
   if (group.tier != Tier::disk)
-    params.offset = take(group.tier, State::param, bytes(State::param, params_whole));
+    params.offset = take(group.tier, State::param, bytes(State::param, group.params));
   if (!group.trainable) return;
-  const bool grads_whole = policy_.grads == Placement::replicated || group.sparse;
-  slot_of(State::grad, grads_whole).offset = take(Tier::device, State::grad, bytes(State::grad, grads_whole));
-  slot_of(State::master, aliased(g) ? params_whole : !shard_optimizer);
-  if (policy_.moments_first) slot_of(State::first_moment, !shard_optimizer);
-  if (policy_.moments_second) slot_of(State::second_moment, !shard_optimizer);
+  add(State::grad, group.grads).offset = take(Tier::device, State::grad, bytes(State::grad, group.grads));
+  add(State::master, aliased(g) ? group.params : group.optimizer);
+  if (policy_.moments_first) add(State::first_moment, group.optimizer);
+  if (policy_.moments_second) add(State::second_moment, group.optimizer);
 }
 
 void StateStore::place_chunk(int c) {
@@ -237,16 +232,22 @@ int StateStore::chunk_of(int group, int64_t index) const {
   return first + int(index / units_.chunks[size_t(first)].count);
 }
 
+int64_t StateStore::index(State state, int group, const Partition::Piece& piece) const {
+  const comm::Axes axes = slot(state, group).axes;
+  return axes.empty() ? piece.full : units_.groups[size_t(group)].partition.index(rank_, axes, piece.full);
+}
+
 int64_t StateStore::count_in_chunk(int group, const Partition::Piece& piece) const {
-  const int64_t index = policy_.optimizer == Placement::sharded ? piece.shard : piece.full;
-  const StateChunk& chunk = units_.chunks[size_t(chunk_of(group, index))];
-  return std::min(piece.count, chunk.begin + chunk.count - index);
+  const Group& g = units_.groups[size_t(group)];
+  const int64_t first = g.optimizer.empty() ? piece.full : g.partition.index(rank_, g.optimizer, piece.full);
+  const StateChunk& chunk = units_.chunks[size_t(chunk_of(group, first))];
+  return std::min(piece.count, chunk.begin + chunk.count - first);
 }
 
 std::vector<std::pair<int, Partition::Piece>> StateStore::by_chunk(State state, int group,
                                                                    const Partition::Piece& piece) const {
   std::vector<std::pair<int, Partition::Piece>> parts;
-  const int64_t begin = whole(state, group) ? piece.full : piece.shard;
+  const int64_t begin = index(state, group, piece);
   for (int64_t done = 0; done < piece.count;) {
     const int c = chunk_of(group, begin + done);
     const StateChunk& chunk = units_.chunks[size_t(c)];
@@ -273,14 +274,14 @@ std::vector<Partition::Piece> StateStore::disk_pieces(int group, const Partition
 std::byte* StateStore::at(State state, int group, const Partition::Piece& piece) const {
   const bool as_param = state == State::master && aliased(group);
   const State kept = as_param ? State::param : state;
-  const int64_t index = whole(kept, group) ? piece.full : piece.shard;
-  if (kept == State::param || kept == State::grad) return data(kept, group) + bytes_of(kept, group, index);
-  const int c = piece.count > 0 ? chunk_of(group, index) : units_.first_chunk[size_t(group)];
+  const int64_t first = index(kept, group, piece);
+  if (kept == State::param || kept == State::grad) return data(kept, group) + bytes_of(kept, group, first);
+  const int c = piece.count > 0 ? chunk_of(group, first) : units_.first_chunk[size_t(group)];
   const StateChunk& chunk = units_.chunks[size_t(c)];
-  ensure(index + piece.count <= chunk.begin + chunk.count || piece.count == 0,
-         "[state] a piece of {} elements at {} leaves its chunk of {} at {}", piece.count, index, chunk.count,
+  ensure(first + piece.count <= chunk.begin + chunk.count || piece.count == 0,
+         "[state] a piece of {} elements at {} leaves its chunk of {} at {}", piece.count, first, chunk.count,
          chunk.begin);
-  return home(kept, c) + bytes_of(kept, group, index - chunk.begin);
+  return home(kept, c) + bytes_of(kept, group, first - chunk.begin);
 }
 
 void StateStore::read_extent(OnDisk what, int chunk, std::byte* to) const {
@@ -328,9 +329,9 @@ std::vector<StateStore::Stretch> StateStore::stretches(State state, int group,
   for (const auto& [c, part] : by_chunk(kept, group, piece)) {
     const StateChunk& chunk = units_.chunks[size_t(c)];
     Stretch stretch{kept == State::param ? tier : chunk.tier, nullptr, bytes_of(kept, group, part.count), c};
-    const int64_t index = (whole(kept, group) ? part.full : part.shard) - chunk.begin;
     if (stretch.tier == Tier::disk) {
-      stretch.offset = bytes_of(kept, group, index) + (kept == State::param ? 0 : block_offset(kept, c));
+      const int64_t within = index(kept, group, part) - chunk.begin;
+      stretch.offset = bytes_of(kept, group, within) + (kept == State::param ? 0 : block_offset(kept, c));
     } else {
       stretch.data = at(kept, group, part);
     }

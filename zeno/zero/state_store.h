@@ -59,8 +59,8 @@ class StateStore {
     for (const Buffer& buffer : device_) body(buffer);
   }
 
-  // Is the state kept whole (element i of the group at index i), or as this rank's shard?
-  bool whole(State state, int group) const { return slot(state, group).whole; }
+  // The axes that the state is sharded over.
+  comm::Axes axes(State state, int group) const { return slot(state, group).axes; }
   bool exists(State state, int group) const { return slot(state, group).exists; }
   // Are masters and parameters of the group the same memory?
   bool aliased(int group) const;
@@ -124,7 +124,7 @@ class StateStore {
   // nobody writes extents.
   std::optional<DiskStore::Given> give_states(const Path& folder) const;
 
-  // The pieces this rank updates: its shard, or everything when the optimizer is replicated.
+  // The pieces this rank updates: its shard of the optimizer states.
   const std::vector<Partition::Piece>& owned(int group) const { return owned_[size_t(group)]; }
   // Bytes of parameters + gradients + masters + moments of all tiers, padding included.
   size_t model_state_bytes() const;
@@ -132,7 +132,8 @@ class StateStore {
  private:
   struct Slot {
     size_t offset = 0;  // of parameters and gradients
-    bool exists = false, whole = false;
+    bool exists = false;
+    comm::Axes axes;
   };
   // One extent of each kind in memory, so that small writes to it become one large one.
   struct Cached {
@@ -145,12 +146,14 @@ class StateStore {
   void get_kept(State state, int group, const Partition::Piece& piece, std::byte* out, StreamRef stream);
   void put_kept(State state, int group, const Partition::Piece& piece, const std::byte* from,
                 StreamRef stream);
-  void place_group(int group, bool shard_optimizer);
+  void place_group(int group);
   void place_chunk(int chunk);
   // Of a state in a chunk's block, with what fills it up; 0: it does not move with the chunk.
   size_t part_bytes(State state, int chunk) const;
   size_t take(Tier tier, State state, size_t bytes);
   int chunk_of(int group, int64_t index) const;  // of what the rank keeps
+  // Where the first element of a piece is in what the rank keeps of the state.
+  int64_t index(State state, int group, const Partition::Piece& piece) const;
   std::vector<std::pair<int, Partition::Piece>> by_chunk(State state, int group,
                                                          const Partition::Piece& piece) const;
   std::byte* cached(OnDisk what, int chunk);
@@ -163,6 +166,7 @@ class StateStore {
 
   const UnitTable& units_;
   const Policy& policy_;
+  const int rank_;
   std::array<std::vector<Slot>, kStates> slots_;      // by group
   std::array<std::vector<size_t>, kStates> offsets_;  // by chunk: of optimizer states
   static constexpr size_t kNone = size_t(-1);

@@ -34,7 +34,7 @@ void add_layer(UnitTable& table, std::map<std::string, int>& index, const std::s
 // Small tensors first claim the persistence budget, in table order among equals.
 std::vector<bool> choose_persistent(const UnitTable& table, const Policy& policy) {
   std::vector<bool> persistent(table.params.size(), false);
-  if (policy.params != Placement::sharded && policy.offload.params == Tier::device) return persistent;
+  if (policy.params.empty() && policy.offload.params == Tier::device) return persistent;
   std::vector<int> order(table.params.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = int(i);
   std::stable_sort(order.begin(), order.end(),
@@ -56,13 +56,15 @@ bool is_base_weight(const UnitTable& table, const nn::Parameter& param, int owne
 
 int64_t alignment(const Group& group) { return group.nf4 ? kNf4Cell : kFlatAlign; }
 
-void make_groups(UnitTable& table, const Policy& policy, int world, const std::vector<int>& owner) {
+void make_groups(UnitTable& table, const Policy& policy, const comm::Mesh& mesh,
+                 const std::vector<int>& owner) {
+  const bool alone = mesh.size(comm::kDataAxes) == 1;
   const std::vector<bool> persistent = choose_persistent(table, policy);
   std::map<std::tuple<int, bool, bool, bool, bool>, int> index;
   table.places.resize(table.params.size());
   for (size_t i = 0; i < table.params.size(); ++i) {
     const nn::Parameter& param = table.params[i];
-    const bool sparse = policy.sparse_gradients && param.sparse_rows && param.trainable && world > 1;
+    const bool sparse = policy.sparse_gradients && param.sparse_rows && param.trainable && !alone;
     const bool nf4 = policy.nf4_base && is_base_weight(table, param, owner[i]);
     const auto key = std::tuple(owner[i], !param.trainable, bool(persistent[i]), sparse, nf4);
     const auto [it, fresh] = index.try_emplace(key, int(table.groups.size()));
@@ -73,6 +75,9 @@ void make_groups(UnitTable& table, const Policy& policy, int world, const std::v
       group.persistent = persistent[i];
       group.sparse = sparse;
       group.nf4 = nf4;
+      group.params = group.persistent ? comm::Axes{} : policy.params;
+      group.grads = group.sparse ? comm::Axes{} : policy.grads;
+      group.optimizer = policy.optimizer;
       group.layout = FlatLayout(alignment(group));
       table.groups.push_back(std::move(group));
     }
@@ -82,22 +87,17 @@ void make_groups(UnitTable& table, const Policy& policy, int world, const std::v
   }
   const int64_t chunk = std::min(policy.reduce_bucket, policy.gather_bucket);
   for (Group& group : table.groups)
-    group.partition = Partition(group.layout.size(), world, chunk, alignment(group));
-}
-
-// What a rank keeps of a group's parameters and optimizer states.
-int64_t kept(const Group& group, Placement placement) {
-  return placement == Placement::sharded ? group.partition.shard() : group.padded();
+    group.partition = Partition(group.layout.size(), mesh, chunk, alignment(group));
 }
 
 // Parameters that every rank needs whole all the time stay on the device.
-void place_params(UnitTable& table, const Policy& policy, int world) {
+void place_params(UnitTable& table, const Policy& policy, const comm::Mesh& mesh) {
   const Offload& offload = policy.offload;
-  if (policy.params != Placement::sharded && world > 1) return;
+  if (policy.params.empty() && mesh.size(comm::kDataAxes) > 1) return;
   int64_t host = 0;
   for (Group& group : table.groups) {
     if (offload.params == Tier::device || group.persistent) continue;
-    const int64_t count = kept(group, policy.params);
+    const int64_t count = group.partition.shard(group.params);
     const bool fits = offload.params == Tier::host || host + count <= offload.host_params;
     group.tier = fits ? Tier::host : Tier::disk;
     group.moves = group.tier == Tier::disk || offload.far_host;
@@ -110,7 +110,8 @@ void place_params(UnitTable& table, const Policy& policy, int world) {
 void place_states(UnitTable& table, const Policy& policy) {
   const Offload& offload = policy.offload;
   int64_t total = 0, host = 0;
-  for (const Group& group : table.groups) total += group.trainable ? kept(group, policy.optimizer) : 0;
+  for (const Group& group : table.groups)
+    total += group.trainable ? group.partition.shard(group.optimizer) : 0;
   int64_t resident =
       offload.optimizer == Tier::device ? total : total - int64_t(double(total) * offload.ratio);
   for (int g = 0; g < int(table.groups.size()); ++g) {
@@ -120,7 +121,7 @@ void place_states(UnitTable& table, const Policy& policy) {
     // Plain SGD on parameters that are their own masters has nothing beside them.
     const bool has_states =
         policy.moments_first || policy.moments_second || policy.compute != policy.states || group.moves;
-    const int64_t end = kept(group, group.trainable ? policy.optimizer : policy.params);
+    const int64_t end = group.partition.shard(group.trainable ? group.optimizer : group.params);
     const int64_t most = cut ? round_up(offload.chunk, alignment(group)) : end;
     for (int64_t begin = 0; begin < end; begin += most) {
       StateChunk chunk{g, begin, std::min(most, end - begin)};
@@ -190,15 +191,15 @@ int64_t UnitTable::trainable_elements() const {
   return sum;
 }
 
-UnitTable make_units(const nn::LayerList& model, const Policy& policy, int world) {
+UnitTable make_units(const nn::LayerList& model, const Policy& policy, const comm::Mesh& mesh) {
   UnitTable table;
   std::map<std::string, int> index;
   std::vector<int> owner;
   for (const auto& layer : model.layers) add_layer(table, index, layer->name(), layer->parameters(), owner);
   add_layer(table, index, model.loss->name(), model.loss->parameters(), owner);
   for (nn::Parameter& param : table.params) param.trainable &= policy.trains;
-  make_groups(table, policy, world, owner);
-  place_params(table, policy, world);
+  make_groups(table, policy, mesh, owner);
+  place_params(table, policy, mesh);
   place_states(table, policy);
   share_with_cpu(table, policy);
   choose_split(table, policy);

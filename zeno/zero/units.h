@@ -25,10 +25,14 @@ struct Group {
   bool moves = false;        // from there to the device for each use
   bool split = false;        // masters are kept as what bf16 parameters leave of them (master_rest.h)
   bool nf4 = false;          // kept as cells of 4-bit codes; layout and partition never cut a cell
-  FlatLayout layout;         // ids are indices into UnitTable::params
+  // The axes that what is kept between uses is sharded over; none: whole.
+  comm::Axes params, grads, optimizer;
+  FlatLayout layout;  // ids are indices into UnitTable::params
   Partition partition;
 
   int64_t padded() const { return partition.padded(); }
+  // Does the update leave parameters that other ranks must be given before their next use?
+  bool stale() const { return trainable && !(optimizer - params).empty(); }
   // Bytes that so many parameters take where they are kept; whole cells in NF4.
   size_t stored_bytes(int64_t elements, DType compute) const;
 };
@@ -67,6 +71,6 @@ struct UnitTable {
   int64_t trainable_elements() const;
 };
 
-UnitTable make_units(const nn::LayerList& model, const Policy& policy, int world);
+UnitTable make_units(const nn::LayerList& model, const Policy& policy, const comm::Mesh& mesh);
 
 }  // namespace zeno::zero
