@@ -145,7 +145,7 @@ void print_split(const zero::Engine& engine) {
   const std::vector<zero::InstructionTime> times = engine.executor().times();
   for (size_t i = 0; i < times.size(); ++i) {
     const zero::Instruction& in = engine.program().instructions[i];
-    split[std::string(zero::name_of(in.op))] += (times[i].end - times[i].start) / 1000;
+    split[std::string(zero::name_of(in))] += (times[i].end - times[i].start) / 1000;
   }
   for (const auto& [name, ms] : split) fmt::print("    {:<12} {:8.2f} ms\n", name, ms);
 }

@@ -28,12 +28,14 @@ zero::EngineOptions options(int stage) {
 
 nn::LayerList model(test::TinyShape shape = {}) { return test::tiny_decoder(test::Family::llama, shape); }
 
-double seconds(const nn::LayerList& layers, const zero::EngineOptions& o, const Machine& machine, int world,
-               zero::Op op) {
+// Of all instructions of a kind.
+template <class Kind>
+double seconds(const nn::LayerList& layers, const zero::EngineOptions& o, const Machine& machine, int world) {
   const zero::CompiledStep step = zero::compile_step(layers, o, world);
   const CostModel costs(layers, step, machine, world);
   double sum = 0;
-  for (const zero::Instruction& in : step.program.instructions) sum += in.op == op ? costs.of(in).seconds : 0;
+  for (const zero::Instruction& in : step.program.instructions)
+    sum += in.is<Kind>() ? costs.of(in).seconds : 0;
   return sum;
 }
 
@@ -53,7 +55,7 @@ TEST(InstructionCost, BytesOfAnUpdate) {
     o.policy.grad = grad;
     o.policy.states = states;
     o.policy.offload.optimizer = tier;
-    return seconds(model(), o, m, 4, zero::Op::update) / owned(model(), o, 4);
+    return seconds<zero::Update>(model(), o, m, 4) / owned(model(), o, 4);
   };
   EXPECT_DOUBLE_EQ(bytes(DType::f32, DType::f32, Tier::device), 28);
   EXPECT_DOUBLE_EQ(bytes(DType::bf16, DType::f32, Tier::device), 26);
@@ -70,10 +72,10 @@ TEST(InstructionCost, BytesOfAnUpdateOnACpu) {
   zero::EngineOptions o = options(0);
   o.device = {};
   const double count = owned(model(), o, 1);
-  EXPECT_DOUBLE_EQ(seconds(model(), o, m, 1, zero::Op::update) / count, 16);
-  EXPECT_DOUBLE_EQ(seconds(model(), o, m, 1, zero::Op::scan) / count, 4);
+  EXPECT_DOUBLE_EQ(seconds<zero::Update>(model(), o, m, 1) / count, 16);
+  EXPECT_DOUBLE_EQ(seconds<zero::Scan>(model(), o, m, 1) / count, 4);
   o.policy.compute = DType::f32;
-  EXPECT_DOUBLE_EQ(seconds(model(), o, m, 1, zero::Op::update) / count, 16);
+  EXPECT_DOUBLE_EQ(seconds<zero::Update>(model(), o, m, 1) / count, 16);
 }
 
 // However few rows there are, every weight is read and packed in both passes and its gradient written.
@@ -84,12 +86,12 @@ TEST(InstructionCost, ProductsOfAFewRows) {
   o.shape = {1, 1};
   Machine m = free_machine();
   m.packing = 1;
-  EXPECT_NEAR(seconds(layers, o, m, 1, zero::Op::forward) / weights, 1, 0.03);
-  EXPECT_NEAR(seconds(layers, o, m, 1, zero::Op::backward) / weights, 1, 0.06);
+  EXPECT_NEAR(seconds<zero::Forward>(layers, o, m, 1) / weights, 1, 0.03);
+  EXPECT_NEAR(seconds<zero::Backward>(layers, o, m, 1) / weights, 1, 0.06);
   m.packing = 0;
   m.memory_rate = 1;
   const double embedding = 512 * 64;  // cleared
-  const auto backward = [&] { return seconds(layers, o, m, 1, zero::Op::backward); };
+  const auto backward = [&] { return seconds<zero::Backward>(layers, o, m, 1); };
   EXPECT_NEAR(backward(), 2 * weights + 4 * (weights + embedding), 0.1 * 6 * weights);
   const double wide = backward();
   o.policy.grad = DType::bf16;
@@ -102,11 +104,11 @@ TEST(InstructionCost, StatesPassTheLinkOnceEachWay) {
   zero::EngineOptions o = options(0);
   o.policy.offload.optimizer = Tier::host;
   const double count = owned(model(), o, 1);
-  EXPECT_NEAR(seconds(model(), o, m, 1, zero::Op::fetch) / count, 12, 0.2);  // starts are aligned
-  EXPECT_NEAR(seconds(model(), o, m, 1, zero::Op::store) / count, 12, 0.2);
+  EXPECT_NEAR(seconds<zero::Fetch>(model(), o, m, 1) / count, 12, 0.2);  // starts are aligned
+  EXPECT_NEAR(seconds<zero::Store>(model(), o, m, 1) / count, 12, 0.2);
   o.policy.offload.cpu_share = 1;
-  EXPECT_NEAR(seconds(model(), o, m, 1, zero::Op::send) / count, 4, 0.1);
-  EXPECT_NEAR(seconds(model(), o, m, 1, zero::Op::fetch) / count, 2, 0.1);  // published parameters
+  EXPECT_NEAR(seconds<zero::GradsToHost>(model(), o, m, 1) / count, 4, 0.1);
+  EXPECT_NEAR(seconds<zero::Fetch>(model(), o, m, 1) / count, 2, 0.1);  // published parameters
 }
 
 TEST(InstructionCost, TheDiskIsSharedByTheRanksOfANode) {
@@ -115,8 +117,7 @@ TEST(InstructionCost, TheDiskIsSharedByTheRanksOfANode) {
   zero::EngineOptions o = options(2);
   o.policy.offload.optimizer = Tier::disk;
   o.policy.offload.chunk = 1 << 20;
-  const double alone = seconds(model(), o, m, 1, zero::Op::read),
-               eight = seconds(model(), o, m, 8, zero::Op::read);
+  const double alone = seconds<zero::Read>(model(), o, m, 1), eight = seconds<zero::Read>(model(), o, m, 8);
   EXPECT_GT(alone, 12 * owned(model(), o, 1) * 0.9);
   EXPECT_GT(eight, alone * 0.9);  // an eighth each, eight at once, and whole pages
 }
@@ -124,11 +125,11 @@ TEST(InstructionCost, TheDiskIsSharedByTheRanksOfANode) {
 // A gather enters a node once over all its links; slices of a sum go from every rank to their owner.
 TEST(InstructionCost, Collectives) {
   const zero::EngineOptions o = options(3);
-  const auto time = [&](int world, zero::Op op, double inside, double between) {
+  const auto time = [&]<class Kind>(int world, Kind, double inside, double between) {
     Machine m = free_machine();
     if (inside > 0) m.inside.rate = inside;
     if (between > 0) m.between.rate = between;
-    return seconds(model(), o, m, world, op);
+    return seconds<Kind>(model(), o, m, world);
   };
   const auto volume = [&](int world) {
     const zero::CompiledStep step = zero::compile_step(model(), o, world);
@@ -138,14 +139,13 @@ TEST(InstructionCost, Collectives) {
   for (int world : {2, 8, 16, 32}) {
     const auto [gathered, reduced] = volume(world);
     const double n = world, nodes = std::max(1.0, n / 8), near = std::min(8.0, n);
-    EXPECT_NEAR(time(world, zero::Op::gather, 1, 0) / gathered, 1, 1e-9);
-    EXPECT_NEAR(time(world, zero::Op::reduce, 1, 0) / reduced, (near - 1) / (n - 1), 1e-9);
-    EXPECT_NEAR(time(world, zero::Op::gather, 0, 1) / gathered, (nodes - 1) / nodes * n / (n - 1) / near,
-                1e-9);
-    EXPECT_NEAR(time(world, zero::Op::reduce, 0, 1) / reduced, (n - near) / (n - 1), 1e-9);
+    EXPECT_NEAR(time(world, zero::Gather{}, 1, 0) / gathered, 1, 1e-9);
+    EXPECT_NEAR(time(world, zero::Reduce{}, 1, 0) / reduced, (near - 1) / (n - 1), 1e-9);
+    EXPECT_NEAR(time(world, zero::Gather{}, 0, 1) / gathered, (nodes - 1) / nodes * n / (n - 1) / near, 1e-9);
+    EXPECT_NEAR(time(world, zero::Reduce{}, 0, 1) / reduced, (n - near) / (n - 1), 1e-9);
   }
-  EXPECT_EQ(time(1, zero::Op::gather, 1, 1), 0);
-  EXPECT_EQ(time(1, zero::Op::reduce, 1, 1), 0);
+  EXPECT_EQ(time(1, zero::Gather{}, 1, 1), 0);
+  EXPECT_EQ(time(1, zero::Reduce{}, 1, 1), 0);
 }
 
 TEST(InstructionCost, AnUnknownRateIsNamed) {
@@ -165,20 +165,20 @@ TEST(InstructionCost, WhatRecomputeCosts) {
   Machine m = free_machine();
   m.matmul_16bit = 1;
   zero::EngineOptions o = options(0);
-  const double forward = seconds(model(), o, m, 1, zero::Op::forward),
-               backward = seconds(model(), o, m, 1, zero::Op::backward);
+  const double forward = seconds<zero::Forward>(model(), o, m, 1),
+               backward = seconds<zero::Backward>(model(), o, m, 1);
   EXPECT_DOUBLE_EQ(backward, 2 * forward);
   o.policy.recompute = nn::Recompute::full;
   // All but the last product of each block, whose result is known not to be needed.
-  const double again = seconds(model(), o, m, 1, zero::Op::recompute);
+  const double again = seconds<zero::Recompute>(model(), o, m, 1);
   EXPECT_LT(again, 0.9 * forward);
   EXPECT_GT(again, 0.6 * forward);
   m.matmul_16bit = kFree;
   m.memory_rate = 1;
   o.policy.recompute = nn::Recompute::none;
-  const double plain = seconds(model(), o, m, 1, zero::Op::backward);
+  const double plain = seconds<zero::Backward>(model(), o, m, 1);
   o.policy.recompute = nn::Recompute::selective;
-  EXPECT_GT(seconds(model(), o, m, 1, zero::Op::backward), plain);
+  EXPECT_GT(seconds<zero::Backward>(model(), o, m, 1), plain);
 }
 
 TEST(InstructionCost, AFrozenBaseNeedsNoGradientsOfIt) {
@@ -189,9 +189,9 @@ TEST(InstructionCost, AFrozenBaseNeedsNoGradientsOfIt) {
   m.matmul_16bit = 1;
   const zero::EngineOptions o = options(0);
   const nn::LayerList adapted = model({.lora = lora});
-  const double base = seconds(model(), o, m, 1, zero::Op::forward);
-  const double forward = seconds(adapted, o, m, 1, zero::Op::forward),
-               backward = seconds(adapted, o, m, 1, zero::Op::backward);
+  const double base = seconds<zero::Forward>(model(), o, m, 1);
+  const double forward = seconds<zero::Forward>(adapted, o, m, 1),
+               backward = seconds<zero::Backward>(adapted, o, m, 1);
   EXPECT_NEAR(backward, base + 2 * (forward - base), 1e-6 * base);
 }
 
@@ -200,11 +200,11 @@ TEST(InstructionCost, TheHeadStaysOutOfFp8) {
   m.matmul_fp8 = 1;
   zero::EngineOptions o = options(0);
   const nn::LayerList layers = test::shape_of(test::llama(64, 2, 2, 2, 32, 128, 512, false), 16);
-  EXPECT_LT(seconds(layers, o, m, 1, zero::Op::forward), 1e-9);
+  EXPECT_LT(seconds<zero::Forward>(layers, o, m, 1), 1e-9);
   o.policy.fp8 = true;
   const double rows = 32, weights = 2 * (64 * 192 + 64 * 64 + 3 * 64 * 128);
-  EXPECT_NEAR(seconds(layers, o, m, 1, zero::Op::forward), 2 * rows * weights, 1);
-  EXPECT_LT(seconds(layers, o, m, 1, zero::Op::loss), 1e-9);
+  EXPECT_NEAR(seconds<zero::Forward>(layers, o, m, 1), 2 * rows * weights, 1);
+  EXPECT_LT(seconds<zero::Loss>(layers, o, m, 1), 1e-9);
 }
 
 }  // namespace

@@ -7,8 +7,10 @@
 namespace zeno::train {
 namespace {
 
+using zero::Forward;
+using zero::Gather;
 using zero::Lane;
-using zero::Op;
+using zero::Reduce;
 
 // gather a | forward a | gather b | forward b (waits for its gather) | reduce b
 struct Example {
@@ -18,17 +20,17 @@ struct Example {
 
   Example() {
     units.unit_names = {"a", "b"};
-    add(Op::gather, Lane::gather, 0, {}, {1000, 1000, 3000});
-    add(Op::forward, Lane::compute, 0, {0}, {1000, 3000, 6000});
-    add(Op::gather, Lane::gather, 1, {}, {3000, 3000, 7500});
-    add(Op::forward, Lane::compute, 1, {0, 2}, {6000, 7500, 9000});
-    add(Op::reduce, Lane::reduce, 1, {3}, {1000, 9000, 11000});
+    add(Gather{}, Lane::gather, 0, {}, {1000, 1000, 3000});
+    add(Forward{}, Lane::compute, 0, {0}, {1000, 3000, 6000});
+    add(Gather{}, Lane::gather, 1, {}, {3000, 3000, 7500});
+    add(Forward{}, Lane::compute, 1, {0, 2}, {6000, 7500, 9000});
+    add(Reduce{}, Lane::reduce, 1, {3}, {1000, 9000, 11000});
   }
-  void add(Op op, Lane lane, int layer, std::vector<int> waits, zero::InstructionTime time) {
+  void add(zero::Action action, Lane lane, int unit, std::vector<int> waits, zero::InstructionTime time) {
     zero::Instruction in;
-    in.op = op;
+    in.action = std::move(action);
     in.lane = lane;
-    in.layer = layer;
+    in.unit = unit;
     in.waits = std::move(waits);
     program.instructions.push_back(std::move(in));
     times.push_back(time);
@@ -69,7 +71,7 @@ TEST(ReportTimeline, AStepThatWasNotTimedIsEmpty) {
 // Lanes of the host beside a GPU.
 TEST(ReportTimeline, InstructionsWithoutTimesDoNotMoveTheBeginning) {
   Example example;
-  example.add(Op::read, Lane::read, 0, {}, {});
+  example.add(zero::Read{}, Lane::read, 0, {}, {});
   EXPECT_EQ(timeline_of(example.program, example.units, example.times).duration_ms, 10);
 }
 

@@ -37,6 +37,11 @@ MemoryPlan memory_of(const RunSpec& spec) {
                      spec.world);
 }
 
+template <class Kind>
+bool moves_activation(const Instruction& in) {
+  return in.is<Kind>() && in.as<Kind>()->payload.kind == Moved::activation;
+}
+
 size_t activation_bytes(const RunSpec& spec) {
   return size_t(spec.batch.rows() * spec.shape.hidden) * size_of(spec.policy.compute);
 }
@@ -137,8 +142,9 @@ TEST(ActivationOffload, NothingMovesInVain) {
     const nn::LayerList model = test::model_of(spec);
     const UnitTable units = make_units(model, spec.policy, 1);
     const Program program = compile({model, units, spec.policy, 1, spec.batch});
-    return std::ranges::count_if(program.instructions,
-                                 [](const Instruction& in) { return in.moved == Moved::activation; });
+    return std::ranges::count_if(program.instructions, [](const Instruction& in) {
+      return moves_activation<Fetch>(in) || moves_activation<Store>(in);
+    });
   };
   RunSpec spec = deep();
   spec.policy.offload.activations = true;
@@ -170,9 +176,9 @@ class ActivationProgram : public testing::Test {
       EXPECT_NE(std::string(error.what()).find(what), std::string::npos) << error.what();
     }
   }
-  static bool moves(const Instruction& in, Op op) { return in.op == op && in.moved == Moved::activation; }
-  Instruction& first(Program& program, Op op) const {
-    return *std::ranges::find_if(program.instructions, [&](const auto& in) { return moves(in, op); });
+  template <class Kind>
+  static Instruction& first(Program& program) {
+    return *std::ranges::find_if(program.instructions, moves_activation<Kind>);
   }
 
   RunSpec spec_ = deep();
@@ -186,30 +192,31 @@ TEST_F(ActivationProgram, ComesBackOneTurnAhead) {
   check_program(program_, units_, spec_.policy);
   for (size_t i = 0; i < program_.instructions.size(); ++i) {
     const Instruction& fetch = program_.instructions[i];
-    if (!moves(fetch, Op::fetch)) continue;
+    if (!moves_activation<Fetch>(fetch)) continue;
     EXPECT_EQ(fetch.lane, Lane::refill);
     std::vector<int> again;  // layers recomputed from here to the first use
     for (size_t n = i; n < program_.instructions.size(); ++n) {
-      const Instruction& in = program_.instructions[n];
-      if (in.op == Op::recompute) again.push_back(in.layer);
-      if (in.x == fetch.target.region) break;
+      const Recompute* recompute = program_.instructions[n].as<Recompute>();
+      if (recompute == nullptr) continue;
+      again.push_back(program_.instructions[n].unit);
+      if (recompute->forward.x == fetch.as<Fetch>()->to) break;
     }
-    EXPECT_EQ(again, (std::vector<int>{fetch.layer + 2, fetch.layer + 1}));
+    EXPECT_EQ(again, (std::vector<int>{fetch.unit + 2, fetch.unit + 1}));
   }
 }
 
 TEST_F(ActivationProgram, FaultsAreFound) {
   Program program = program_;
-  first(program, Op::fetch).op = Op::start;  // it never comes back
-  expect_objection(program, "reads an activation that is not there");
+  first<Fetch>(program).action = Start{};  // it never comes back
+  expect_objection(program, "reads memory that nothing has written");
   program = program_;
-  first(program, Op::store).op = Op::start;  // it never left
-  expect_objection(program, "moves an activation that is not there");
+  first<Store>(program).action = Start{};  // it never left
+  expect_objection(program, "reads memory that nothing has written");
   program = program_;
-  const Instruction sent = first(program, Op::store);
+  const Instruction sent = first<Store>(program);
   for (Instruction& in : program.instructions) {  // backward looks where it was before
-    if (in.op == Op::recompute && in.layer == sent.layer + 1 && in.micro_batch == sent.micro_batch)
-      in.x = sent.source;
+    if (in.is<Recompute>() && in.unit == sent.unit + 1 && in.micro_batch == sent.micro_batch)
+      in.as<Recompute>()->forward.x = sent.as<Store>()->from;
   }
   expect_objection(program, "touches memory that it no longer has");
   for (Lane lane : {Lane::spill, Lane::refill, Lane::compute}) {

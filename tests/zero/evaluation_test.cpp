@@ -2,8 +2,10 @@
 // and world size, no state changed, no byte more than planned.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "tests/support/expect_error.h"
 #include "tests/support/train_run.h"
 #include "zeno/zero/engine.h"
 #include "zeno/zero/program_check.h"
@@ -222,15 +224,26 @@ TEST(Evaluation, ProgramHasNoGradientsAndLessMemory) {
     check_program(evaluation, units, policy);
     EXPECT_FALSE(evaluation.trains);
     for (const Instruction& in : evaluation.instructions) {
-      const bool known = in.op == Op::gather || in.op == Op::forward || in.op == Op::loss ||
-                         in.op == Op::sum_losses || in.op == Op::norm || in.op == Op::start ||
-                         in.op == Op::finish;
-      EXPECT_TRUE(known) << name_of(in.op);
-      EXPECT_TRUE(in.grads.empty());
+      const bool known = in.is<Gather>() || in.is<Forward>() || in.is<Loss>() || in.is<SumLosses>() ||
+                         in.is<Norm>() || in.is<Start>() || in.is<Finish>();
+      EXPECT_TRUE(known) << name_of(in);
+      EXPECT_TRUE(grads_of(in) == nullptr || grads_of(in)->groups.empty());
     }
     for (int p = 0; p < kPurposes; ++p)
       EXPECT_LE(evaluation.pool_bytes[size_t(Tier::device)][size_t(p)],
                 training.pool_bytes[size_t(Tier::device)][size_t(p)]);
+  }
+}
+
+TEST(Evaluation, TheCheckerObjectsToWhatChangesState) {
+  const Policy policy;
+  const nn::LayerList model = test::tiny_decoder(Family::llama);
+  const UnitTable units = make_units(model, policy, 1);
+  for (const Action& action : {Action(ZeroGrads{}), Action(Update{})}) {
+    Program program = compile_evaluation({model, units, policy, 1, kShape});
+    std::ranges::find_if(program.instructions, &Instruction::is<Finish>)->action = action;
+    test::expect_error(ErrorKind::internal, {"changes state in an evaluation"},
+                       [&] { check_program(program, units, policy); });
   }
 }
 

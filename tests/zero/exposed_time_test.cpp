@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace zeno::zero {
 namespace {
 
@@ -11,8 +13,9 @@ struct TimedStep {
   std::vector<InstructionTime> times;
 
   // Times in microseconds; returns its index.
-  int add(Op op, Lane lane, std::vector<int> waits, InstructionTime time, std::vector<int> carried = {}) {
-    Instruction in{.op = op, .lane = lane};
+  int add(Action action, Lane lane, std::vector<int> waits, InstructionTime time,
+          std::vector<int> carried = {}) {
+    Instruction in{.action = std::move(action), .lane = lane};
     in.waits = std::move(waits);
     in.carried = std::move(carried);
     program.instructions.push_back(std::move(in));
@@ -31,8 +34,8 @@ struct TimedStep {
 
 TEST(ExposedTime, AWaitForAGatherIsCommunication) {
   TimedStep run;
-  const int gather = run.add(Op::gather, Lane::gather, {}, {1000, 1000, 4000});
-  run.add(Op::forward, Lane::compute, {gather}, {1000, 4000, 9000});
+  const int gather = run.add(Gather{}, Lane::gather, {}, {1000, 1000, 4000});
+  run.add(Forward{}, Lane::compute, {gather}, {1000, 4000, 9000});
   const StepTimes step = run.measure();
   EXPECT_DOUBLE_EQ(step.communication, 3);
   EXPECT_DOUBLE_EQ(step.compute, 5);
@@ -41,9 +44,9 @@ TEST(ExposedTime, AWaitForAGatherIsCommunication) {
 
 TEST(ExposedTime, OnlyWhatIsLeftWhenComputationArrivesIsExposed) {
   TimedStep run;
-  const int gather = run.add(Op::gather, Lane::gather, {}, {1000, 1000, 4000});
-  run.add(Op::forward, Lane::compute, {}, {1000, 1000, 3500});
-  run.add(Op::forward, Lane::compute, {gather}, {3500, 4000, 6000});
+  const int gather = run.add(Gather{}, Lane::gather, {}, {1000, 1000, 4000});
+  run.add(Forward{}, Lane::compute, {}, {1000, 1000, 3500});
+  run.add(Forward{}, Lane::compute, {gather}, {3500, 4000, 6000});
   const StepTimes step = run.measure();
   EXPECT_DOUBLE_EQ(step.communication, 0.5);
   EXPECT_DOUBLE_EQ(step.compute, 4.5);
@@ -52,12 +55,12 @@ TEST(ExposedTime, OnlyWhatIsLeftWhenComputationArrivesIsExposed) {
 // Disk 1..5 ms, host to device 5..6, gather 6..8: computation stands still from 2 on.
 TEST(ExposedTime, AWaitIsFollowedBackToWhatItWasFor) {
   TimedStep run;
-  const int read = run.add(Op::read, Lane::read, {}, {1000, 1000, 5000});
-  const int fetch = run.add(Op::fetch, Lane::gather, {read}, {1000, 5000, 6000});
-  const int gather = run.add(Op::gather, Lane::gather, {}, {6000, 6000, 8000});
+  const int read = run.add(Read{}, Lane::read, {}, {1000, 1000, 5000});
+  const int fetch = run.add(Fetch{}, Lane::gather, {read}, {1000, 5000, 6000});
+  const int gather = run.add(Gather{}, Lane::gather, {}, {6000, 6000, 8000});
   (void)fetch;  // before the gather on its lane
-  run.add(Op::forward, Lane::compute, {}, {1000, 1000, 2000});
-  run.add(Op::forward, Lane::compute, {gather}, {2000, 8000, 9000});
+  run.add(Forward{}, Lane::compute, {}, {1000, 1000, 2000});
+  run.add(Forward{}, Lane::compute, {gather}, {2000, 8000, 9000});
   const StepTimes step = run.measure();
   EXPECT_DOUBLE_EQ(step.disk, 3);
   EXPECT_DOUBLE_EQ(step.link, 1);
@@ -68,18 +71,18 @@ TEST(ExposedTime, AWaitIsFollowedBackToWhatItWasFor) {
 // The update of the step before, which waited for its states to be read.
 TEST(ExposedTime, AWaitForTheStepBeforeIsForWhatThatStepMoved) {
   TimedStep run;
-  run.add(Op::forward, Lane::compute, {}, {1000, 4000, 5000}, {2});
-  const int read = run.add(Op::read, Lane::read, {}, {1000, 1000, 9000});
-  run.add(Op::update, Lane::update, {read}, {1000, 9000, 9500});
+  run.add(Forward{}, Lane::compute, {}, {1000, 4000, 5000}, {2});
+  const int read = run.add(Read{}, Lane::read, {}, {1000, 1000, 9000});
+  run.add(Update{}, Lane::update, {read}, {1000, 9000, 9500});
   EXPECT_DOUBLE_EQ(run.measure(1).disk, 3);
 }
 
 // A GPU's clock does not time lanes of the host.
 TEST(ExposedTime, ALaneWithoutTimesTakesWhatOthersDoNotExplain) {
   TimedStep run;
-  const int read = run.add(Op::read, Lane::read, {}, {});
-  const int fetch = run.add(Op::fetch, Lane::fetch, {read}, {1000, 6000, 7000});
-  run.add(Op::update, Lane::compute, {fetch}, {2000, 7000, 8000});
+  const int read = run.add(Read{}, Lane::read, {}, {});
+  const int fetch = run.add(Fetch{}, Lane::fetch, {read}, {1000, 6000, 7000});
+  run.add(Update{}, Lane::compute, {fetch}, {2000, 7000, 8000});
   const StepTimes step = run.measure(1);
   EXPECT_DOUBLE_EQ(step.disk, 4);
   EXPECT_DOUBLE_EQ(step.link, 1);
@@ -87,16 +90,16 @@ TEST(ExposedTime, ALaneWithoutTimesTakesWhatOthersDoNotExplain) {
 
 TEST(ExposedTime, WithoutOverlapCommunicationIsExposedInFull) {
   TimedStep run;
-  run.add(Op::gather, Lane::compute, {}, {1000, 1000, 2000});
-  run.add(Op::forward, Lane::compute, {}, {2000, 2000, 5000});
-  run.add(Op::norm, Lane::compute, {}, {5000, 5000, 5500});
+  run.add(Gather{}, Lane::compute, {}, {1000, 1000, 2000});
+  run.add(Forward{}, Lane::compute, {}, {2000, 2000, 5000});
+  run.add(Norm{}, Lane::compute, {}, {5000, 5000, 5500});
   EXPECT_DOUBLE_EQ(run.measure().communication, 1.5);
   EXPECT_DOUBLE_EQ(run.measure().compute, 3);
 }
 
 TEST(ExposedTime, OneRankHasNobodyToWaitFor) {
   TimedStep run;
-  run.add(Op::norm, Lane::compute, {}, {1000, 1000, 2000});
+  run.add(Norm{}, Lane::compute, {}, {1000, 1000, 2000});
   EXPECT_DOUBLE_EQ(run.measure(1).exposed(), 0);
 }
 

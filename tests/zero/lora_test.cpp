@@ -107,11 +107,11 @@ TEST(Adapters, NothingRunsBackwardBelowTheFirst) {
     const UnitTable units = make_units(model, spec.policy, 1);
     EXPECT_EQ(units.first_trained(), 2);
     for (const Instruction& in : compile({model, units, spec.policy, 1, spec.batch}).instructions) {
-      if (in.op == Op::backward) {
-        EXPECT_GE(in.layer, 2);
+      if (in.is<Backward>()) {
+        EXPECT_GE(in.unit, 2);
       }
-      if (in.op == Op::forward && in.layer < 2) {
-        EXPECT_EQ(in.saved, kNoRegion);
+      if (in.is<Forward>() && in.unit < 2) {
+        EXPECT_EQ(in.as<Forward>()->saved, kNoRegion);
       }
     }
   }

@@ -202,14 +202,16 @@ TEST(Nf4Base, TheCheckerObjects) {
   check_program(program, units, spec.policy);
   const auto expect_objection = [&](const char* what, const auto& spoil) {
     Program spoiled = program;
-    const auto decode = std::find_if(spoiled.instructions.begin(), spoiled.instructions.end(),
-                                     [](const Instruction& in) { return in.op == Op::decode; });
+    const auto decode = std::ranges::find_if(spoiled.instructions, &Instruction::is<Decode>);
     ASSERT_NE(decode, spoiled.instructions.end());
     spoil(*decode);
     test::expect_error(ErrorKind::internal, {what}, [&] { check_program(spoiled, units, spec.policy); });
   };
-  expect_objection("not gathered", [](Instruction& in) { in.source = kNoRegion; });
-  expect_objection("not decoded", [](Instruction& in) { in.op = Op::zero_grads; });
+  expect_objection("not gathered", [](Instruction& in) { in.as<Decode>()->from = kNoRegion; });
+  expect_objection("not decoded", [](Instruction& in) {
+    const auto [group, from, to] = *in.as<Decode>();
+    in.action = ZeroGrads{.grads = {group, to}};
+  });
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 // "device" memory is reached by copies only, through the same instructions.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/support/homes.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/train_run.h"
@@ -147,16 +149,25 @@ TEST(Offload, ChunksOfTheDiskPassBetweenThoseOfTheHost) {
   check_program(program, units, policy);
   int host_after_disk = 0, disk = 0, reads_ahead = 0;
   for (const Instruction& in : program.instructions) {
-    const bool from_disk = in.chunk >= 0 && units.chunks[size_t(in.chunk)].tier == Tier::disk;
-    if (in.op == Op::read) ++reads_ahead;
-    if (in.op == Op::update && disk == 0 && !from_disk) continue;
-    if (in.op == Op::update) from_disk ? ++disk : ++host_after_disk;
-    if (in.op == Op::update && disk == 1 && from_disk) {
+    if (in.is<Read>()) ++reads_ahead;
+    const Update* update = in.as<Update>();
+    if (update == nullptr) continue;
+    const bool from_disk = units.chunks[size_t(update->chunk)].tier == Tier::disk;
+    if (disk == 0 && !from_disk) continue;
+    from_disk ? ++disk : ++host_after_disk;
+    if (disk == 1 && from_disk) {
       EXPECT_GE(reads_ahead, 3) << "more than the device's window has room for";
     }
   }
   EXPECT_GT(disk, 3);
   EXPECT_GT(host_after_disk, 8);
+}
+
+template <class Kind>
+bool moves_states(const Instruction& in) {
+  const Kind* op = in.as<Kind>();
+  if constexpr (requires { op->payload; }) return op != nullptr && op->payload.kind == Moved::states;
+  return op != nullptr;
 }
 
 TEST(Offload, ProgramsPassTheChecksAndFaultsAreFound) {
@@ -174,20 +185,23 @@ TEST(Offload, ProgramsPassTheChecksAndFaultsAreFound) {
     spoil(program);
     EXPECT_THROW(check_program(program, units, policy), Error);
   };
-  for (Op op : {Op::read, Op::fetch, Op::store, Op::write, Op::update}) {
+  const auto expect_objections = [&]<class Kind>(Kind) {
     expect_objection([&](Program& program) {  // an instruction is missing
-      const auto found = std::ranges::find_if(program.instructions, [&](const Instruction& in) {
-        return in.op == op && in.moved == Moved::states;
-      });
+      const auto found = std::ranges::find_if(program.instructions, moves_states<Kind>);
       ASSERT_NE(found, program.instructions.end());
-      found->op = Op::start;
+      found->action = Start{};
     });
     expect_objection([&](Program& program) {  // it waits for nobody
       for (Instruction& in : program.instructions) {
-        if (in.op == op) in.waits.clear(), in.carried.clear();
+        if (in.is<Kind>()) in.waits.clear(), in.carried.clear();
       }
     });
-  }
+  };
+  expect_objections(Read{});
+  expect_objections(Fetch{});
+  expect_objections(Store{});
+  expect_objections(Write{});
+  expect_objections(Update{});
 }
 
 // An update that is refused is refused on the thread that queues its lane, while later steps are launched.

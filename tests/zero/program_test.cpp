@@ -36,10 +36,9 @@ Policy staged(int stage) {
   return policy;
 }
 
-int count(const Program& program, Op op) {
-  int n = 0;
-  for (const Instruction& in : program.instructions) n += in.op == op;
-  return n;
+template <class Kind>
+int count(const Program& program) {
+  return int(std::ranges::count_if(program.instructions, &Instruction::is<Kind>));
 }
 
 int64_t padded_elements(const UnitTable& units) {
@@ -108,18 +107,17 @@ TEST(Program, ChecksFindPlantedFaults) {
   };
   broken([](Program& p) {  // a reader no longer waits for its gather
     for (Instruction& in : p.instructions) {
-      if (in.op == Op::forward) in.waits.clear();
+      if (in.is<Forward>()) in.waits.clear();
     }
   });
   broken([](Program& p) {  // a unit is used without being gathered
-    const auto gather = std::ranges::find(p.instructions, Op::gather, &Instruction::op);
-    gather->chunks.clear();
+    std::ranges::find_if(p.instructions, &Instruction::is<Gather>)->as<Gather>()->chunks.count = 0;
   });
   broken([](Program& p) {  // two live buffers on the same bytes
     for (Region& region : p.regions) region.offset = 0;
   });
   broken([](Program& p) {  // a group is never updated
-    p.instructions.erase(std::ranges::find(p.instructions, Op::update, &Instruction::op));
+    p.instructions.erase(std::ranges::find_if(p.instructions, &Instruction::is<Update>));
   });
   broken([](Program& p) {  // the next step does not wait for an update
     for (Instruction& in : p.instructions) in.carried.clear();
@@ -130,7 +128,7 @@ TEST(Program, ChecksFindPlantedFaults) {
 TEST(Program, OneRankDoesNotCommunicate) {
   for (int stage : {0, 1, 2, 3}) {
     const Compiled c = compile_tiny(Family::gpt2, staged(stage), 1);
-    EXPECT_EQ(count(c.program, Op::gather) + count(c.program, Op::reduce), 0);
+    EXPECT_EQ(count<Gather>(c.program) + count<Reduce>(c.program), 0);
   }
 }
 
@@ -217,7 +215,7 @@ TEST(Program, GatherOrderFollowsUse) {
   const Compiled c = compile_tiny(Family::llama, policy, 2);
   std::vector<std::string> order;
   for (const Instruction& in : c.program.instructions) {
-    if (in.op == Op::gather) order.push_back(c.units.unit_names[in.layer]);
+    if (in.is<Gather>()) order.push_back(c.units.unit_names[size_t(in.unit)]);
   }
   const auto& names = c.units.unit_names;
   EXPECT_EQ(order, (std::vector<std::string>{names[0], names[1], names[2], names[3], names[2], names[1]}));
@@ -229,8 +227,8 @@ TEST(Program, ReuseDistanceKeepsUnitsBetweenForwardAndBackward) {
   const Compiled far = compile_tiny(Family::llama, policy, 2);
   policy.reuse_distance = int64_t(1) << 40;
   const Compiled near = compile_tiny(Family::llama, policy, 2);
-  EXPECT_EQ(count(far.program, Op::gather), 6);
-  EXPECT_EQ(count(near.program, Op::gather), 4);
+  EXPECT_EQ(count<Gather>(far.program), 6);
+  EXPECT_EQ(count<Gather>(near.program), 4);
   EXPECT_GT(near.program.pool_bytes[size_t(Tier::device)][int(Purpose::gathered)],
             far.program.pool_bytes[size_t(Tier::device)][int(Purpose::gathered)]);
 }
@@ -242,7 +240,7 @@ TEST(Program, PersistentTensorsAreGatheredOncePerStep) {
   const Compiled c = compile_tiny(Family::llama, policy, 2);
   std::vector<int> gathers(c.units.groups.size(), 0);
   for (const Instruction& in : c.program.instructions) {
-    if (in.op == Op::gather) ++gathers[size_t(in.chunks[0].group)];
+    if (const Gather* op = in.as<Gather>()) ++gathers[size_t(op->chunks.group)];
   }
   bool seen = false;
   for (size_t g = 0; g < gathers.size(); ++g) {
@@ -259,10 +257,10 @@ TEST(Program, BucketsCutAndMergeReductions) {
   const test::TinyShape size{.blocks = 6};
   policy.reduce_bucket = int64_t(1) << 40;
   const Compiled merged = compile_tiny(Family::llama, policy, 2, {2, 12}, size);
-  EXPECT_EQ(count(merged.program, Op::reduce), 1);
+  EXPECT_EQ(count<Reduce>(merged.program), 1);
   policy.reduce_bucket = 1000;
   const Compiled cut = compile_tiny(Family::llama, policy, 2, {2, 12}, size);
-  EXPECT_GT(count(cut.program, Op::reduce), 20);
+  EXPECT_GT(count<Reduce>(cut.program), 20);
   EXPECT_EQ(traffic_of(cut.program, cut.units, 2).reduced,
             traffic_of(merged.program, merged.units, 2).reduced);
   EXPECT_LT(cut.program.pool_bytes[size_t(Tier::device)][int(Purpose::buckets)],

@@ -38,8 +38,8 @@ struct TwoLanes {
   Stream gather{StreamOptions{.device = {}, .name = "gather"}};
 
   TwoLanes() {
-    program.instructions.push_back({.op = Op::gather, .lane = Lane::gather, .signals = true});
-    program.instructions.push_back({.op = Op::forward, .lane = Lane::compute, .waits = {0}});
+    program.instructions.push_back({.action = Gather{}, .lane = Lane::gather, .signals = true});
+    program.instructions.push_back({.action = Forward{}, .lane = Lane::compute, .waits = {0}});
   }
   void queue(StepClock& clock, int slot, int gather_ms, int compute_ms) {
     const int set = clock.begin(slot, compute);
@@ -77,7 +77,7 @@ TEST(StepClock, StepsUnderWayTogetherHaveTimesOfTheirOwn) {
 
 TEST(StepClock, OneLaneIsSampledFromOutside) {
   Program program;
-  program.instructions.push_back({.op = Op::forward});
+  program.instructions.push_back({.action = Forward{}});
   Stream compute{StreamOptions{.device = {}, .name = "compute"}};
   StepClock clock(program, {.depth = 2, .timing = Timing::sampled});
   for (int64_t step = 0; step <= kFirstSample; ++step) {

@@ -135,7 +135,7 @@ std::vector<std::string> describe_time(const StepTime& time, const std::string& 
   for (size_t i = 0; i < std::min<size_t>(3, time.exposed_by_unit.size()); ++i) {
     const StepTime::Exposed& exposed = time.exposed_by_unit[i];
     if (exposed.seconds < 0.002 * time.step_s) break;
-    waits += fmt::format("{}{} of {} {:.2f} ms", waits.empty() ? "" : ", ", name_of(exposed.op), exposed.unit,
+    waits += fmt::format("{}{} of {} {:.2f} ms", waits.empty() ? "" : ", ", exposed.op, exposed.unit,
                          exposed.seconds * 1e3);
   }
   if (!waits.empty()) lines.push_back(fmt::format("computing waits longest for: {}", waits));

@@ -4,15 +4,14 @@
 #include <cmath>
 
 #include "zeno/base/error.h"
+#include "zeno/base/overload.h"
 #include "zeno/zero/step_sums.h"
 
 namespace zeno::plan {
 namespace {
 
 using zero::Instruction;
-using zero::Lane;
 using zero::Moved;
-using zero::Op;
 using zero::State;
 
 // What training would need of a pass, had backward kept the scores of attention.
@@ -56,54 +55,34 @@ std::vector<Cost> CostModel::of_all() const {
 }
 
 Cost CostModel::of(const Instruction& in) const {
-  const double grad = double(size_of(step_.policy.grad)), compute = double(size_of(step_.policy.compute));
-  const auto target = [&]() -> const zero::Group& { return step_.units.groups[size_t(in.target.group)]; };
-  switch (in.op) {
-    case Op::forward:
-    case Op::recompute:
-    case Op::loss:
-    case Op::backward:
-      return layer_cost(in);
-    case Op::gather:
-      return collective(gather_seconds(in));
-    case Op::reduce:
-      return collective(reduce_seconds(in));
-    case Op::reduce_rows: {
-      const double rows = double(step_.shape.rows() * step_.policy.micro_batches);
-      return collective(
-          gather_time(double(world_) * rows * double(target().layout.tensors()[0].cols) * grad));
-    }
-    case Op::norm:
-      return collective(gather_time(double(world_) * sizeof(zero::StepSums)));
-    case Op::read:
-    case Op::write: {
-      const double rate = in.op == Op::read ? machine_.disk_read : machine_.disk_write;
-      return {Resource::disk, moved_bytes(in) * machine_.node_ranks / rate};
-    }
-    case Op::fetch:
-      return {Resource::to_device, moved_bytes(in) / machine_.host_link};
-    case Op::store:
-    case Op::send:
-      return {Resource::to_host, moved_bytes(in) / machine_.host_link};
-    case Op::update:
-      if (in.lane != Lane::host) return pass(update_bytes(in));
-      return {Resource::host_cpu, double(step_.units.chunks[size_t(in.chunk)].count) * machine_.node_ranks /
-                                      machine_.host_updates};
-    case Op::decode:
-      return pass(double(target().stored_bytes(target().padded(), step_.policy.compute)) +
-                  double(target().padded()) * compute);
-    case Op::zero_grads:
-      return pass(double(target().padded()) * grad);
-    case Op::add_grads:
-      return pass((1 + changed()) * double(target().padded()) * grad);
-    case Op::scan:
-      return pass(double(target().partition.shard()) * grad);
-    case Op::start:
-    case Op::sum_losses:
-    case Op::finish:
-      return pass(0);
-  }
-  fail(ErrorKind::internal, "[plan] an instruction without a cost: {}", name_of(in.op));
+  using namespace zero;
+  const auto disk = [&](double bytes, double rate) {
+    return Cost{Resource::disk, bytes * machine_.node_ranks / rate};
+  };
+  const auto link = [&](Resource way, double bytes) { return Cost{way, bytes / machine_.host_link}; };
+  return std::visit(
+      Overload{[&](const Start&) { return pass(0); },
+               [&](const Read& op) { return disk(moved_bytes(op.payload, op.to), machine_.disk_read); },
+               [&](const Fetch& op) { return link(Resource::to_device, moved_bytes(op.payload, op.to)); },
+               [&](const Store& op) { return link(Resource::to_host, moved_bytes(op.payload, op.from)); },
+               [&](const Write& op) { return disk(moved_bytes(op.payload, op.from), machine_.disk_write); },
+               [&](const GradsToHost& op) { return link(Resource::to_host, moved_bytes(op)); },
+               [&](const Gather& op) { return collective(gather_seconds(op)); },
+               [&](const Decode& op) { return pass(decoded_bytes(op)); },
+               [&](const ZeroGrads& op) { return pass(grad_bytes(op.grads.group)); },
+               [&](const Forward& op) { return forward_cost(in.unit, op, false); },
+               [&](const Recompute& op) { return forward_cost(in.unit, op.forward, true); },
+               [&](const Loss&) { return loss_cost(); },
+               [&](const Backward& op) { return backward_cost(in.unit, op); },
+               [&](const AddGrads& op) { return pass((1 + changed()) * grad_bytes(op.sum.group)); },
+               [&](const Reduce& op) { return collective(reduce_seconds(op)); },
+               [&](const ReduceRows& op) { return collective(reduce_rows_seconds(op)); },
+               [&](const SumLosses&) { return pass(0); },
+               [&](const Scan& op) { return pass(scanned_bytes(op)); },
+               [&](const Norm&) { return collective(gather_time(double(world_) * sizeof(StepSums))); },
+               [&](const Update& op) { return update_cost(op, in.lane); },
+               [&](const Finish&) { return pass(0); }},
+      in.action);
 }
 
 Cost CostModel::compute(const nn::Work& work, double model_flops) const {
@@ -120,15 +99,25 @@ Cost CostModel::compute(const nn::Work& work, double model_flops) const {
 
 Cost CostModel::pass(double bytes) const { return compute({.bytes = bytes}, 0); }
 
-Cost CostModel::layer_cost(const Instruction& in) const {
-  if (in.op == Op::loss) {
-    if (!step_.program.trains) return compute(loss_.forward, loss_.forward.flops());
-    return compute(loss_.forward + loss_.backward, loss_.forward.flops() + model_flops_of_backward(loss_));
-  }
-  const nn::LayerWork& work = layers_[size_t(in.layer)][in.keep == nn::Recompute::selective];
-  if (in.op == Op::forward) return compute(work.forward, work.forward.flops());
-  if (in.op == Op::backward) return compute(work.backward, model_flops_of_backward(work));
-  return compute(in.y == zero::kNoRegion ? work.forward - work.last : work.forward, 0);
+const nn::LayerWork& CostModel::work(int layer, nn::Recompute keep) const {
+  return layers_[size_t(layer)][keep == nn::Recompute::selective];
+}
+
+Cost CostModel::forward_cost(int layer, const zero::Forward& op, bool again) const {
+  const nn::LayerWork& layer_work = work(layer, op.keep);
+  const nn::Work& forward = layer_work.forward;
+  if (!again) return compute(forward, forward.flops());
+  return compute(op.y == zero::kNoRegion ? forward - layer_work.last : forward, 0);
+}
+
+Cost CostModel::loss_cost() const {
+  if (!step_.program.trains) return compute(loss_.forward, loss_.forward.flops());
+  return compute(loss_.forward + loss_.backward, loss_.forward.flops() + model_flops_of_backward(loss_));
+}
+
+Cost CostModel::backward_cost(int layer, const zero::Backward& op) const {
+  const nn::LayerWork& layer_work = work(layer, op.keep);
+  return compute(layer_work.backward, model_flops_of_backward(layer_work));
 }
 
 // A core fetches what it changes once, and what it changed goes back beside its work.
@@ -164,20 +153,24 @@ double CostModel::trade_time(double bytes) const {
   return std::max(inside, across) + hops();
 }
 
-double CostModel::gather_seconds(const Instruction& in) const {
+double CostModel::gather_seconds(const zero::Gather& op) const {
+  const zero::Group& group = step_.units.groups[size_t(op.chunks.group)];
   double bytes = 0;
-  for (const zero::ChunkRange& range : in.chunks) {
-    const zero::Group& group = step_.units.groups[size_t(range.group)];
-    for (int c = range.first; c < range.first + range.count; ++c)
-      bytes += double(
-          group.stored_bytes(group.partition.chunks()[size_t(c)].piece * world_, step_.policy.compute));
-  }
+  for (int c = op.chunks.first; c < op.chunks.first + op.chunks.count; ++c)
+    bytes +=
+        double(group.stored_bytes(group.partition.chunks()[size_t(c)].piece * world_, step_.policy.compute));
   return gather_time(bytes);
 }
 
-double CostModel::reduce_seconds(const Instruction& in) const {
+double CostModel::reduce_rows_seconds(const zero::ReduceRows& op) const {
+  const double rows = double(step_.shape.rows() * step_.policy.micro_batches);
+  const double cols = double(step_.units.groups[size_t(op.group)].layout.tensors()[0].cols);
+  return gather_time(double(world_) * rows * cols * double(size_of(step_.policy.grad)));
+}
+
+double CostModel::reduce_seconds(const zero::Reduce& op) const {
   double elements = 0;
-  for (const zero::ChunkRange& range : in.chunks) {
+  for (const auto& [range, accumulate] : op.bucket) {
     const auto& chunks = step_.units.groups[size_t(range.group)].partition.chunks();
     for (int c = range.first; c < range.first + range.count; ++c)
       elements += double(chunks[size_t(c)].piece) * world_;
@@ -187,46 +180,68 @@ double CostModel::reduce_seconds(const Instruction& in) const {
   // Slices of all ranks are read and their sum is written, on a CPU on their way; a copy in the type of the
   // wire comes before.
   double bytes = machine_.kind == Device::Kind::cuda ? wire + slice : 0;
-  if (in.wire != zero::kNoRegion) bytes += wire + elements * double(size_of(step_.policy.grad));
+  if (op.wire != zero::kNoRegion) bytes += wire + elements * double(size_of(step_.policy.grad));
   double seconds = trade_time(wire);
   if (!step_.program.scatter) seconds += trade_time(wire);  // and the sums to everybody
   return seconds + bytes / machine_.memory_rate;
 }
 
+// On the host of a GPU by its CPU, which the ranks of the node share.
+Cost CostModel::update_cost(const zero::Update& op, zero::Lane lane) const {
+  if (lane != zero::Lane::host) return pass(update_bytes(op));
+  return {Resource::host_cpu,
+          double(step_.units.chunks[size_t(op.chunk)].count) * machine_.node_ranks / machine_.host_updates};
+}
+
 // Gradient read, masters and moments changed, parameters written where they are no masters, and read where
 // masters are what they leave.
-double CostModel::update_bytes(const Instruction& in) const {
-  const int group = in.target.group;
-  const int64_t count = step_.units.chunks[size_t(in.chunk)].count;
+double CostModel::update_bytes(const zero::Update& op) const {
+  const int group = op.group;
+  const int64_t count = step_.units.chunks[size_t(op.chunk)].count;
   const auto bytes = [&](State state) {
     return store_.exists(state, group) ? double(store_.bytes_of(state, group, count)) : 0.0;
   };
   double sum = bytes(State::grad);
   for (State state : zero::kOptimizerStates) sum += changed() * bytes(state);
-  const bool made = in.made != zero::kNoRegion;
+  const bool made = op.made != zero::kNoRegion;
   if (store_.split(group)) return sum + changed() * bytes(State::param);
   if (made || step_.policy.compute != step_.policy.states) sum += bytes(State::param);
   return sum;
 }
 
-double CostModel::moved_bytes(const Instruction& in) const {
-  const int group = in.target.group;
-  if (in.op == Op::send)
-    return double(store_.bytes_of(State::grad, group, step_.units.chunks[size_t(in.chunk)].count));
-  switch (in.moved) {
+double CostModel::moved_bytes(const zero::Payload& payload, zero::RegionId region) const {
+  const auto [kind, group, chunk] = payload;
+  switch (kind) {
     case Moved::states:
-      return double(store_.block_bytes(in.chunk));
+      return double(store_.block_bytes(chunk));
     case Moved::params: {
       const zero::Group& g = step_.units.groups[size_t(group)];
       const int64_t kept = store_.whole(State::param, group) ? g.padded() : g.partition.shard();
-      return double(store_.bytes_of(State::param, group,
-                                    in.chunk < 0 ? kept : step_.units.chunks[size_t(in.chunk)].count));
+      return double(
+          store_.bytes_of(State::param, group, chunk < 0 ? kept : step_.units.chunks[size_t(chunk)].count));
     }
     case Moved::activation:
       break;
   }
-  const zero::RegionId region = in.op == Op::fetch ? in.target.region : in.source;
   return double(step_.program.regions[size_t(region)].bytes);
+}
+
+double CostModel::moved_bytes(const zero::GradsToHost& op) const {
+  return double(store_.bytes_of(State::grad, op.group, step_.units.chunks[size_t(op.chunk)].count));
+}
+
+double CostModel::decoded_bytes(const zero::Decode& op) const {
+  const zero::Group& group = step_.units.groups[size_t(op.group)];
+  const double compute = double(size_of(step_.policy.compute));
+  return double(group.stored_bytes(group.padded(), step_.policy.compute)) + double(group.padded()) * compute;
+}
+
+double CostModel::scanned_bytes(const zero::Scan& op) const {
+  return double(step_.units.groups[size_t(op.group)].partition.shard()) * double(size_of(step_.policy.grad));
+}
+
+double CostModel::grad_bytes(int group) const {
+  return double(step_.units.groups[size_t(group)].padded()) * double(size_of(step_.policy.grad));
 }
 
 }  // namespace zeno::plan

@@ -35,11 +35,21 @@ class CostModel {
 
  private:
   Cost compute(const nn::Work& work, double model_flops) const;
-  Cost layer_cost(const zero::Instruction& in) const;
-  double gather_seconds(const zero::Instruction& in) const;
-  double reduce_seconds(const zero::Instruction& in) const;
-  double update_bytes(const zero::Instruction& in) const;
-  double moved_bytes(const zero::Instruction& in) const;
+  Cost forward_cost(int layer, const zero::Forward& op, bool again) const;
+  Cost loss_cost() const;
+  Cost backward_cost(int layer, const zero::Backward& op) const;
+  Cost update_cost(const zero::Update& op, zero::Lane lane) const;
+  const nn::LayerWork& work(int layer, nn::Recompute keep) const;
+  double gather_seconds(const zero::Gather& op) const;
+  double reduce_seconds(const zero::Reduce& op) const;
+  double reduce_rows_seconds(const zero::ReduceRows& op) const;
+  double update_bytes(const zero::Update& op) const;
+  // An activation has the bytes of its region.
+  double moved_bytes(const zero::Payload& payload, zero::RegionId region) const;
+  double moved_bytes(const zero::GradsToHost& op) const;
+  double decoded_bytes(const zero::Decode& op) const;
+  double scanned_bytes(const zero::Scan& op) const;
+  double grad_bytes(int group) const;  // of a whole buffer
   Cost collective(double seconds) const;
   Cost pass(double bytes) const;  // through the device's memory
   double changed() const;         // passes of a byte that is read and written

@@ -62,7 +62,7 @@ Json time_json(const StepTime& time) {
     json["exposed_seconds"][std::string(name_of(Wait(w)))] = time.exposed[size_t(w)];
   Json& units = json["exposed_by_unit"] = Json::array();
   for (const StepTime::Exposed& exposed : time.exposed_by_unit)
-    units.push_back({{"unit", exposed.unit}, {"op", name_of(exposed.op)}, {"seconds", exposed.seconds}});
+    units.push_back({{"unit", exposed.unit}, {"op", exposed.op}, {"seconds", exposed.seconds}});
   return json;
 }
 

@@ -13,7 +13,6 @@ namespace {
 
 using zero::Instruction;
 using zero::Lane;
-using zero::Op;
 
 constexpr int kLeastSteps = 4;   // what a step leaves behind reaches the next ones
 constexpr int kMostSteps = 8;    // steps that are still not alike then take turns
@@ -33,7 +32,8 @@ Wait wait_of(const Instruction& in, Resource resource) {
     case Resource::compute:
       break;
   }
-  const bool collective = in.op == Op::gather || in.op == Op::reduce || in.op == Op::reduce_rows;
+  // The norm is a part of the updates.
+  const bool collective = comm_lane_of(in).has_value() && !in.is<zero::Norm>();
   return collective ? Wait::communication : Wait::updates;
 }
 
@@ -186,7 +186,7 @@ class Walk {
   StepTime summary(int step, double begin) {
     StepTime result = time_;
     result.step_s = now_ - begin;
-    std::map<std::pair<int, Op>, double> by_unit;
+    std::map<std::pair<int, size_t>, StepTime::Exposed> by_unit;  // and kind of action
     for (size_t i = 0; i < list_.size(); ++i) {
       result.model_flops += costs_[i].model_flops;
       // Lanes that are behind have not all done it: the step before was the same.
@@ -197,10 +197,10 @@ class Walk {
                                                            before.end - begin + result.step_s});
       if (exposed_[i] <= 0) continue;
       result.exposed[size_t(wait_of(list_[i], costs_[i].resource))] += exposed_[i];
-      by_unit[{list_[i].layer, list_[i].op}] += exposed_[i];
+      StepTime::Exposed& exposed = by_unit[{list_[i].unit, list_[i].action.index()}];
+      exposed = {names_[size_t(list_[i].unit)], name_of(list_[i]), exposed.seconds + exposed_[i]};
     }
-    for (const auto& [key, seconds] : by_unit)
-      result.exposed_by_unit.push_back({names_[size_t(key.first)], key.second, seconds});
+    for (auto& [key, exposed] : by_unit) result.exposed_by_unit.push_back(std::move(exposed));
     std::ranges::stable_sort(result.exposed_by_unit, std::ranges::greater{}, &StepTime::Exposed::seconds);
     result.bottleneck = Resource(std::ranges::max_element(result.used) - result.used.begin());
     return result;

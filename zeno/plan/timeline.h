@@ -7,6 +7,7 @@
 #include <array>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "zeno/plan/instruction_cost.h"
@@ -32,7 +33,7 @@ struct StepTime {
   // What was waited for, largest first.
   struct Exposed {
     std::string unit;
-    zero::Op op = zero::Op::gather;
+    std::string_view op;  // the name of an instruction
     double seconds = 0;
   };
   std::vector<Exposed> exposed_by_unit;

@@ -48,7 +48,7 @@ Timeline timeline_of(const zero::Program& program, const zero::UnitTable& units,
       const zero::InstructionTime& time = times[i];
       timeline.spans.push_back({name, zero::describe(in, units), ms(time.start), ms(time.end)});
       // Without overlap, ranks talk on the compute lane itself.
-      if (lane == zero::Lane::compute && (in.op == zero::Op::gather || in.op == zero::Op::reduce))
+      if (lane == zero::Lane::compute && (in.is<zero::Gather>() || in.is<zero::Reduce>()))
         timeline.waits.push_back({name, zero::describe(in, units), ms(time.start), ms(time.end)});
       if (lane != zero::Lane::compute || ms(time.start) - ms(time.ready) < kNoticeableMs) continue;
       timeline.waits.push_back({name, wait_name(program, units, in, times), ms(time.ready), ms(time.start)});

@@ -26,12 +26,12 @@ void write_step_trace(const Path& path, const zero::Engine& engine, comm::World&
       if (time.end == 0) continue;  // on a lane of the host, beside a GPU: not timed
       const std::string lane(zero::name_of(instructions[i].lane));
       spans.push_back({.name = zero::describe(instructions[i], engine.units()),
-                       .category = std::string(zero::name_of(instructions[i].op)),
+                       .category = std::string(zero::name_of(instructions[i])),
                        .rank = int(rank),
                        .stream = lane,
                        .start_us = time.start,
                        .duration_us = time.end - time.start,
-                       .unit = engine.units().unit_names[size_t(instructions[i].layer)],
+                       .unit = engine.units().unit_names[size_t(instructions[i].unit)],
                        .micro_batch = instructions[i].micro_batch});
       zero_us = std::min(zero_us, time.start);
     }

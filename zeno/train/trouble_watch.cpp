@@ -67,16 +67,17 @@ std::string TroubleWatch::place_of(TroubleKind kind) const {
   if (!cause) return "";
   const std::span<const double> waited = engine_.executor().waited_for();
   const std::vector<zero::Instruction>& list = engine_.program().instructions;
-  std::map<std::pair<zero::Op, int>, double> sums;
+  std::map<std::pair<std::string_view, int>, double> sums;  // by name of an instruction and unit
   for (size_t i = 0; i < waited.size(); ++i) {
-    if (zero::cause_of(list[i], setting_.world) == *cause) sums[{list[i].op, list[i].layer}] += waited[i];
+    if (zero::cause_of(list[i], setting_.world) == *cause)
+      sums[{name_of(list[i]), list[i].unit}] += waited[i];
   }
   const auto most = std::max_element(sums.begin(), sums.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });
   if (most == sums.end() || most->second <= 0) return "";
-  const auto [op, layer] = most->first;
-  if (op == zero::Op::norm) return "the sum over ranks at the end of the step";
-  return fmt::format("{} {}", zero::name_of(op), engine_.units().unit_names[size_t(layer)]);
+  const auto [name, unit] = most->first;
+  if (name == zero::Norm::name) return "the sum over ranks at the end of the step";
+  return fmt::format("{} {}", name, engine_.units().unit_names[size_t(unit)]);
 }
 
 }  // namespace zeno::train

@@ -14,11 +14,11 @@ struct Turn {
 std::vector<Turn> turns_of(const std::vector<ComputeStep>& steps) {
   std::vector<Turn> turns;
   const auto is_back = [](const ComputeStep& step) {
-    return step.op == Op::recompute || step.op == Op::backward;
+    return step.pass == Pass::recompute || step.pass == Pass::backward;
   };
   int number = 0;
   for (int s = 0; s < int(steps.size()); ++s) {
-    if (steps[s].op == Op::loss) number = 0;
+    if (steps[s].pass == Pass::loss) number = 0;
     if (!is_back(steps[s])) continue;
     const bool goes_on = is_back(steps[s - 1]) && steps[s - 1].phase == steps[s].phase &&
                          steps[s - 1].micro_batch == steps[s].micro_batch;
@@ -36,32 +36,29 @@ ActivationPlan::ActivationPlan(const CompileInput& input, const std::vector<Comp
   if (!input.policy.offload.activations || !input.policy.offload.far_host) return;
   std::map<Key, int> forward;  // step of each
   for (int s = 0; s < int(steps.size()); ++s) {
-    if (steps[s].op == Op::forward) forward[{steps[s].layer, steps[s].micro_batch}] = s;
+    if (steps[s].pass == Pass::forward) forward[{steps[s].layer, steps[s].micro_batch}] = s;
   }
   const std::vector<Turn> turns = turns_of(steps);
   for (size_t t = 0; t < turns.size(); ++t) {
     const ComputeStep& first = steps[turns[t].begin];
     // Tokens are the input of the first layer: they are at hand.
-    if (turns[t].number < kStay || first.op != Op::recompute || first.layer == 0) continue;
+    if (turns[t].number < kStay || first.pass != Pass::recompute || first.layer == 0) continue;
     const Key checkpoint{first.layer - 1, first.micro_batch};
     leaves_[forward.at({first.layer, first.micro_batch})] = checkpoint;
     returns_[turns[t - 1].begin] = checkpoint;
   }
 }
 
-void ActivationPlan::move(Op op, Lane lane, Key key, RegionId source, RegionId target) {
-  Instruction in{.op = op, .lane = lane, .layer = key.first, .micro_batch = key.second};
-  in.moved = Moved::activation;
-  in.source = source;
-  in.target.region = target;
-  builder_.add(std::move(in));
+void ActivationPlan::add(Lane lane, Key key, Action action) {
+  builder_.add({.action = std::move(action), .lane = lane, .unit = key.first, .micro_batch = key.second});
 }
 
 void ActivationPlan::before(int s, Outputs& outputs) {
   const auto due = returns_.find(s);
   if (due == returns_.end()) return;
   const RegionId region = builder_.region(Purpose::activations, bytes_);
-  move(Op::fetch, Lane::refill, due->second, on_host_.at(due->second), region);
+  add(Lane::refill, due->second,
+      Fetch{.payload = {Moved::activation}, .from = on_host_.at(due->second), .to = region});
   outputs[due->second] = region;
 }
 
@@ -73,7 +70,7 @@ void ActivationPlan::after(int s, const Outputs& outputs) {
   draining_ = outputs.at(leaving->second);
   const RegionId region = builder_.region(Purpose::activations, bytes_, Tier::host);
   on_host_[leaving->second] = region;
-  move(Op::store, Lane::spill, leaving->second, draining_, region);
+  add(Lane::spill, leaving->second, Store{.payload = {Moved::activation}, .from = draining_, .to = region});
 }
 
 }  // namespace zeno::zero

@@ -28,7 +28,7 @@ class ActivationPlan {
   void after(int s, const Outputs& outputs);
 
  private:
-  void move(Op op, Lane lane, Key key, RegionId source, RegionId target);
+  void add(Lane lane, Key key, Action action);
 
   size_t bytes_;
   ProgramBuilder& builder_;

@@ -150,9 +150,7 @@ Executor::Executor(const ExecutorParts& parts, comm::World& world, Ledger& ledge
     if (uses(parts, lane)) add_lane(Lane(lane));
   }
   const std::vector<Instruction>& list = parts.program.instructions;
-  constant_end_ =
-      size_t(std::find_if(list.begin(), list.end(), [](const Instruction& in) { return in.op == Op::norm; }) -
-             list.begin());
+  constant_end_ = size_t(std::ranges::find_if(list, &Instruction::is<Norm>) - list.begin());
 }
 
 // The disk's lanes are the host's own, whatever the device, and stay near it.

@@ -1,5 +1,5 @@
 // Runs a step program: every instruction goes to the stream of its lane, after the events it waits for. Knows
-// nothing of stages, accumulation or recompute; what an instruction means is said in program.h.
+// nothing of stages, accumulation or recompute; what an instruction means is said in instruction.h.
 //
 // Owns the streams, the communicators and the passing memory (regions); the state between steps belongs to
 // the StateStore. Steps may be launched ahead: the next one starts on the device when this one is done there.
@@ -134,18 +134,38 @@ class Executor {
   StepOutcome* outcome() const { return reinterpret_cast<StepOutcome*>(outcome_.data()); }
 
   void dispatch(const Instruction& in, StreamRef stream, const Step& step);
-  void run_layer(const Instruction& in, StreamRef stream, const StepInputs& inputs);
-  void run_loss(const Instruction& in, StreamRef stream, const StepInputs& inputs);
-  void run_gather(const Instruction& in, StreamRef stream);
-  void run_reduce(const Instruction& in, StreamRef stream);
-  void run_sum_losses(StreamRef stream, const StepInputs& inputs);
-  void run_scan(const Instruction& in, StreamRef stream);
-  void run_norm(StreamRef stream, const StepInputs& inputs);
-  void run_update(const Instruction& in, StreamRef stream, const Step& step);
-  void run_disk(const Instruction& in, StreamRef stream);
-  void run_copy(const Instruction& in, StreamRef stream);
-  void run_send(const Instruction& in, StreamRef stream);
-  void run_publish(const Instruction& in, StreamRef stream);
+  // An instruction's turn on its stream.
+  struct Turn {
+    const Instruction& in;
+    StreamRef stream;
+    const Step& step;
+    const StepInputs& inputs() const { return *step.inputs; }
+  };
+  void run(const Start& op, const Turn& turn);
+  void run(const Read& op, const Turn& turn);
+  void run(const Fetch& op, const Turn& turn);
+  void run(const Store& op, const Turn& turn);
+  void run(const Write& op, const Turn& turn);
+  void run(const GradsToHost& op, const Turn& turn);
+  void run(const Gather& op, const Turn& turn);
+  void run(const Decode& op, const Turn& turn);
+  void run(const ZeroGrads& op, const Turn& turn);
+  void run(const Forward& op, const Turn& turn);
+  void run(const Recompute& op, const Turn& turn) { run(op.forward, turn); }
+  void run(const Loss& op, const Turn& turn);
+  void run(const Backward& op, const Turn& turn);
+  void run(const AddGrads& op, const Turn& turn);
+  void run(const Reduce& op, const Turn& turn);
+  void run(const ReduceRows& op, const Turn& turn);
+  void run(const SumLosses& op, const Turn& turn);
+  void run(const Scan& op, const Turn& turn);
+  void run(const Norm& op, const Turn& turn);
+  void run(const Update& op, const Turn& turn);
+  void run(const Finish& op, const Turn& turn);
+  void publish(const Fetch& op, StreamRef stream);
+  // What a move between device and host copies: body(device, host, bytes) for each stretch.
+  template <class Body>
+  void for_stretches(const Payload& payload, RegionId on_device, RegionId on_host, const Body& body) const;
   size_t chunk_offset(State state, int chunk, const Partition::Piece& piece) const;
 
   std::byte* region(RegionId id) const;
@@ -153,8 +173,7 @@ class Executor {
   Tensor activation(RegionId id) const;
   std::byte* whole_grads(const Binding& binding) const;
   std::vector<Tensor> views(int layer, const std::vector<Binding>& bindings, State state) const;
-  static bool writes(const Instruction& in);
-  comm::Communicator& communicator(const Instruction& in);
+  comm::Communicator& communicator(Lane lane) { return lane == Lane::gather ? *gathers_ : *reduces_; }
 
   ExecutorParts parts_;
   int rank_;

@@ -49,153 +49,113 @@ std::vector<Tensor> Executor::views(int layer, const std::vector<Binding>& bindi
   return tensors;
 }
 
-// All of an instruction's gradients are fresh, or none (GradientPlan::bind).
-bool Executor::writes(const Instruction& in) { return !in.grads.empty() && in.grads.front().fresh; }
-
-comm::Communicator& Executor::communicator(const Instruction& in) {
-  return in.op == Op::gather ? *gathers_ : *reduces_;
-}
-
 void Executor::dispatch(const Instruction& in, StreamRef stream, const Step& step) {
-  const StepInputs& inputs = *step.inputs;
-  const UnitTable& units = parts_.units;
+  std::visit([&](const auto& op) { run(op, Turn{in, stream, step}); }, in.action);
+}
+
+void Executor::run(const Start&, const Turn& turn) {
+  if (!turn.inputs().continues) fill_zero_async(turn.stream, sums_.data(), sizeof(StepSums));
+}
+
+void Executor::run(const Decode& op, const Turn& turn) {
+  const std::byte* cells = op.from != kNoRegion ? region(op.from) : parts_.store.data(State::param, op.group);
+  nf4_decode(turn.stream, reinterpret_cast<const Nf4Cell*>(cells),
+             {region(op.to), parts_.policy.compute, 1, parts_.units.groups[size_t(op.group)].padded()});
+}
+
+void Executor::run(const ZeroGrads& op, const Turn& turn) {
+  const int64_t count = parts_.units.groups[size_t(op.grads.group)].padded();
+  fill_zero_async(turn.stream, whole_grads(op.grads), size_t(count) * size_of(parts_.policy.grad));
+}
+
+void Executor::run(const AddGrads& op, const Turn& turn) {
   const DType grad = parts_.policy.grad;
-  switch (in.op) {
-    case Op::start:
-      if (!inputs.continues) fill_zero_async(stream, sums_.data(), sizeof(StepSums));
-      return;
-    case Op::read:
-    case Op::write:
-      return run_disk(in, stream);
-    case Op::fetch:
-    case Op::store:
-      return in.op == Op::fetch && in.target.region == kNoRegion ? run_publish(in, stream)
-                                                                 : run_copy(in, stream);
-    case Op::send:
-      return run_send(in, stream);
-    case Op::gather:
-      return run_gather(in, stream);
-    case Op::decode: {
-      const int g = in.target.group;
-      const std::byte* cells =
-          in.source != kNoRegion ? region(in.source) : parts_.store.data(State::param, g);
-      return nf4_decode(stream, reinterpret_cast<const Nf4Cell*>(cells),
-                        {region(in.target.region), parts_.policy.compute, 1, units.groups[g].padded()});
-    }
-    case Op::zero_grads: {
-      const size_t bytes = size_t(units.groups[in.target.group].padded()) * size_of(grad);
-      return fill_zero_async(stream, whole_grads(in.target), bytes);
-    }
-    case Op::forward:
-    case Op::recompute:
-    case Op::backward:
-      return run_layer(in, stream, inputs);
-    case Op::loss:
-      return run_loss(in, stream, inputs);
-    case Op::add_grads: {
-      const int64_t count = units.groups[in.target.group].padded();
-      const Tensor target{whole_grads(in.target), grad, 1, count};
-      return add(stream, target, {region(in.source), grad, 1, count}, target);
-    }
-    case Op::reduce:
-      return run_reduce(in, stream);
-    case Op::reduce_rows: {
-      const FlatTensor& flat = units.groups[in.target.group].layout.tensors().front();
-      const Tensor table{whole_grads(in.target), grad, flat.rows, flat.cols};
-      return sparse_rows_.reduce(stream, communicator(in), table, units.unit_names[in.layer]);
-    }
-    case Op::sum_losses:
-      return run_sum_losses(stream, inputs);
-    case Op::scan:
-      return run_scan(in, stream);
-    case Op::norm:
-      return run_norm(stream, inputs);
-    case Op::update:
-      return run_update(in, stream, step);
-    case Op::finish:
-      return copy_async(stream, reinterpret_cast<std::byte*>(result_slot(step)), outcome_.data(),
-                        sizeof(StepOutcome));
-  }
+  const int64_t count = parts_.units.groups[size_t(op.sum.group)].padded();
+  const Tensor sum{whole_grads(op.sum), grad, 1, count};
+  add(turn.stream, sum, {region(op.from), grad, 1, count}, sum);
 }
 
-void Executor::run_layer(const Instruction& in, StreamRef stream, const StepInputs& inputs) {
-  const nn::Layer& layer = *parts_.model.layers[in.layer];
-  const nn::Batch& batch = inputs.batches[in.micro_batch];
-  const std::vector<Tensor> params = views(in.layer, in.params, State::param);
-  if (in.op == Op::backward) {
-    const std::vector<Tensor> grads = views(in.layer, in.grads, State::grad);
-    const Tensor dy = activation(in.y);
-    layer.backward({.stream = stream,
-                    .batch = batch,
-                    .params = params,
-                    .grads = grads,
-                    .x = activation(in.x),
-                    .dy = dy,
-                    .dx = in.layer > parts_.units.first_trained() ? dy : Tensor{},
-                    .saved = bytes_of(in.saved),
-                    .workspace = bytes_of(in.workspace),
-                    .fresh = writes(in)},
-                   in.keep);
-    return;
-  }
-  layer.forward({.stream = stream,
-                 .batch = batch,
-                 .params = params,
-                 .x = activation(in.x),
-                 .y = activation(in.y),
-                 .saved = bytes_of(in.saved),
-                 .workspace = bytes_of(in.workspace)},
-                in.keep);
+void Executor::run(const Forward& op, const Turn& turn) {
+  const int layer = turn.in.unit;
+  const std::vector<Tensor> params = views(layer, op.params, State::param);
+  parts_.model.layers[size_t(layer)]->forward({.stream = turn.stream,
+                                               .batch = turn.inputs().batches[size_t(turn.in.micro_batch)],
+                                               .params = params,
+                                               .x = activation(op.x),
+                                               .y = activation(op.y),
+                                               .saved = bytes_of(op.saved),
+                                               .workspace = bytes_of(op.workspace)},
+                                              op.keep);
 }
 
-void Executor::run_loss(const Instruction& in, StreamRef stream, const StepInputs& inputs) {
-  const std::vector<Tensor> params = views(in.layer, in.params, State::param);
+void Executor::run(const Backward& op, const Turn& turn) {
+  const int layer = turn.in.unit;
+  const std::vector<Tensor> params = views(layer, op.params, State::param);
+  const std::vector<Tensor> grads = views(layer, op.grads.groups, State::grad);
+  const Tensor dy = activation(op.dy);
+  parts_.model.layers[size_t(layer)]->backward({.stream = turn.stream,
+                                                .batch = turn.inputs().batches[size_t(turn.in.micro_batch)],
+                                                .params = params,
+                                                .grads = grads,
+                                                .x = activation(op.x),
+                                                .dy = dy,
+                                                .dx = layer > parts_.units.first_trained() ? dy : Tensor{},
+                                                .saved = bytes_of(op.saved),
+                                                .workspace = bytes_of(op.workspace),
+                                                .fresh = op.grads.fresh},
+                                               op.keep);
+}
+
+void Executor::run(const Loss& op, const Turn& turn) {
+  const StepInputs& inputs = turn.inputs();
+  const std::vector<Tensor> params = views(turn.in.unit, op.params, State::param);
   std::vector<Tensor> grads;  // none at all: evaluation
-  if (running_->trains) grads = views(in.layer, in.grads, State::grad);
+  if (running_->trains) grads = views(turn.in.unit, op.grads.groups, State::grad);
   const int64_t rows = parts_.shape.rows();
-  const size_t first = size_t(in.micro_batch * rows);
+  const size_t first = size_t(turn.in.micro_batch * rows);
   parts_.model.loss->run(
-      {.stream = stream,
-       .batch = inputs.batches[in.micro_batch],
+      {.stream = turn.stream,
+       .batch = inputs.batches[size_t(turn.in.micro_batch)],
        .params = params,
        .grads = grads,
-       .x = activation(in.x),
-       .dx = activation(in.y),
+       .x = activation(op.x),
+       .dx = activation(op.dx),
        .losses = {losses_.data() + first * sizeof(float), DType::f32, 1, rows},
        .hits =
            running_->trains ? Tensor{} : Tensor{hits_.data() + first * sizeof(int32_t), DType::i32, 1, rows},
        .grad_scale = float(inputs.loss_scale / double(std::max<int64_t>(1, inputs.valid_tokens))),
-       .workspace = bytes_of(in.workspace),
-       .fresh = writes(in)});
+       .workspace = bytes_of(op.workspace),
+       .fresh = op.grads.fresh});
 }
 
-void Executor::run_gather(const Instruction& in, StreamRef stream) {
+void Executor::run(const Gather& op, const Turn& turn) {
+  const ChunkRange& range = op.chunks;
+  const Group& group = parts_.units.groups[size_t(range.group)];
+  const auto bytes = [&](int64_t elements) { return group.stored_bytes(elements, parts_.policy.compute); };
+  std::byte* stored = parts_.store.data(State::param, range.group);
+  const bool in_place = range.region == kNoRegion;
+  std::byte* full = in_place ? stored : region(range.region);
+  const std::byte* kept = op.from != kNoRegion ? region(op.from) : stored;
   std::vector<comm::Part> parts;
-  for (const ChunkRange& range : in.chunks) {
-    const bool in_place = range.region == kNoRegion;
-    const Group& group = parts_.units.groups[range.group];
-    const auto bytes = [&](int64_t elements) { return group.stored_bytes(elements, parts_.policy.compute); };
-    std::byte* full = in_place ? parts_.store.data(State::param, range.group) : region(range.region);
-    const std::byte* kept =
-        in.source != kNoRegion ? region(in.source) : parts_.store.data(State::param, range.group);
-    for (int c = range.first; c < range.first + range.count; ++c) {
-      const Partition::Chunk& chunk = group.partition.chunks()[c];
-      std::byte* recv = full + bytes(chunk.begin);
-      const std::byte* send = in_place ? recv + bytes(rank_ * chunk.piece) : kept + bytes(chunk.shard);
-      parts.push_back({send, recv, int64_t(bytes(chunk.piece))});
-    }
+  for (int c = range.first; c < range.first + range.count; ++c) {
+    const Partition::Chunk& chunk = group.partition.chunks()[size_t(c)];
+    std::byte* recv = full + bytes(chunk.begin);
+    const std::byte* send = in_place ? recv + bytes(rank_ * chunk.piece) : kept + bytes(chunk.shard);
+    parts.push_back({send, recv, int64_t(bytes(chunk.piece))});
   }
-  communicator(in).all_gather(stream, parts, DType::u8, parts_.units.unit_names[in.layer]);
+  communicator(op.comm_lane)
+      .all_gather(turn.stream, parts, DType::u8, parts_.units.unit_names[size_t(turn.in.unit)]);
 }
 
-void Executor::run_reduce(const Instruction& in, StreamRef stream) {
+void Executor::run(const Reduce& op, const Turn& turn) {
+  const StreamRef stream = turn.stream;
   const DType grad = parts_.policy.grad, wire = parts_.policy.wire;
-  const bool scatter = running_->scatter, recode = in.wire != kNoRegion;
+  const bool scatter = running_->scatter, recode = op.wire != kNoRegion;
   const int world = parts_.world;
   std::vector<comm::Part> fresh, added;         // first sum into a shard, later ones
   std::vector<std::pair<Tensor, Tensor>> back;  // wire → gradients, after an all-reduce
-  std::byte* staged = recode ? region(in.wire) : nullptr;
-  for (const ChunkRange& range : in.chunks) {
+  std::byte* staged = recode ? region(op.wire) : nullptr;
+  for (const auto& [range, accumulate] : op.bucket) {
     std::byte* full = whole_grads({range.group, range.region});
     const bool whole = parts_.store.whole(State::grad, range.group);
     for (int c = range.first; c < range.first + range.count; ++c) {
@@ -217,48 +177,61 @@ void Executor::run_reduce(const Instruction& in, StreamRef stream) {
       }
       const int64_t own = whole ? chunk.begin + rank_ * chunk.piece : chunk.shard;
       std::byte* recv = parts_.store.data(State::grad, range.group) + size_t(own) * size_of(grad);
-      (range.accumulate ? added : fresh).push_back({send, recv, chunk.piece});
+      (accumulate ? added : fresh).push_back({send, recv, chunk.piece});
     }
   }
-  comm::Communicator& comm = communicator(in);
-  const std::string& unit = parts_.units.unit_names[in.layer];
+  comm::Communicator& comm = communicator(op.comm_lane);
+  const std::string& unit = parts_.units.unit_names[size_t(turn.in.unit)];
   if (!scatter) comm.all_reduce(stream, fresh, wire, unit);
   if (scatter && !fresh.empty()) comm.reduce_scatter(stream, fresh, wire, grad, false, unit);
   if (scatter && !added.empty()) comm.reduce_scatter(stream, added, wire, grad, true, unit);
   for (const auto& [coded, target] : back) cast(stream, coded, target);
 }
 
-void Executor::run_sum_losses(StreamRef stream, const StepInputs& inputs) {
+void Executor::run(const ReduceRows& op, const Turn& turn) {
+  const FlatTensor& flat = parts_.units.groups[size_t(op.group)].layout.tensors().front();
+  const Tensor table{whole_grads({op.group}), parts_.policy.grad, flat.rows, flat.cols};
+  sparse_rows_.reduce(turn.stream, communicator(op.comm_lane), table,
+                      parts_.units.unit_names[size_t(turn.in.unit)]);
+}
+
+void Executor::run(const SumLosses&, const Turn& turn) {
+  const StepInputs& inputs = turn.inputs();
   for (size_t mb = 0; mb < inputs.batches.size(); ++mb) {
     const size_t first = mb * size_t(parts_.shape.rows());
     const int64_t count = inputs.batches[mb].valid_count;
-    sum_exactly(stream, {losses_.data() + first * sizeof(float), DType::f32, 1, count}, &sums()->loss);
+    sum_exactly(turn.stream, {losses_.data() + first * sizeof(float), DType::f32, 1, count}, &sums()->loss);
     if (running_->trains) continue;
-    add_hits(stream, {hits_.data() + first * sizeof(int32_t), DType::i32, 1, count}, &sums()->hits);
+    add_hits(turn.stream, {hits_.data() + first * sizeof(int32_t), DType::i32, 1, count}, &sums()->hits);
   }
 }
 
-void Executor::run_scan(const Instruction& in, StreamRef stream) {
-  const Group& group = parts_.units.groups[in.target.group];
-  const bool whole = parts_.store.whole(State::grad, in.target.group);
+void Executor::run(const Scan& op, const Turn& turn) {
+  const Group& group = parts_.units.groups[op.group];
+  const bool whole = parts_.store.whole(State::grad, op.group);
   // Replicated gradients are the same everywhere: each rank scans its share of them.
   for (const Partition::Piece& piece : group.partition.pieces(rank_)) {
-    std::byte* data = parts_.store.data(State::grad, in.target.group) +
+    std::byte* data = parts_.store.data(State::grad, op.group) +
                       size_t(whole ? piece.full : piece.shard) * size_of(parts_.policy.grad);
-    grad_scan(stream, {data, parts_.policy.grad, 1, piece.count}, &sums()->scan,
-              GradPlace{in.target.group, piece.full}.number());
+    grad_scan(turn.stream, {data, parts_.policy.grad, 1, piece.count}, &sums()->scan,
+              GradPlace{op.group, piece.full}.number());
   }
 }
 
-void Executor::run_norm(StreamRef stream, const StepInputs& inputs) {
+void Executor::run(const Norm& op, const Turn& turn) {
   const StepSums* all = sums();
   const int world = parts_.world;
   if (world > 1) {
     all = sums() + 1;
     const comm::Part part{sums_.data(), sums_.data() + sizeof(StepSums), int64_t(sizeof(StepSums))};
-    reduces_->all_gather(stream, {&part, 1}, DType::u8, "gradient norm");
+    communicator(op.comm_lane).all_gather(turn.stream, {&part, 1}, DType::u8, "gradient norm");
   }
-  combine_async(stream, all, world, inputs.loss_scale, inputs.clip, outcome());
+  combine_async(turn.stream, all, world, turn.inputs().loss_scale, turn.inputs().clip, outcome());
+}
+
+void Executor::run(const Finish&, const Turn& turn) {
+  copy_async(turn.stream, reinterpret_cast<std::byte*>(result_slot(turn.step)), outcome_.data(),
+             sizeof(StepOutcome));
 }
 
 // Where a region that holds a chunk's elements has those of a piece.
@@ -268,97 +241,119 @@ size_t Executor::chunk_offset(State state, int chunk, const Partition::Piece& pi
   return parts_.store.bytes_of(state, c.group, (whole ? piece.full : piece.shard) - c.begin);
 }
 
-void Executor::run_update(const Instruction& in, StreamRef stream, const Step& step) {
-  const int g = in.target.group;
+void Executor::run(const Update& op, const Turn& turn) {
+  const int g = op.group;
   const StateStore& store = parts_.store;
   const auto view = [&](State state, const Partition::Piece& piece) {
     if (!store.exists(state, g)) return Tensor{};
-    const bool brought = in.states != kNoRegion && store.in_block(state, in.chunk);
-    std::byte* data = brought ? region(in.states) + store.block_offset(state, in.chunk) +
-                                    chunk_offset(state, in.chunk, piece)
+    const bool brought = op.states != kNoRegion && store.in_block(state, op.chunk);
+    std::byte* data = brought ? region(op.states) + store.block_offset(state, op.chunk) +
+                                    chunk_offset(state, op.chunk, piece)
                               : store.at(state, g, piece);
     return Tensor(data, store.kept_as(state, g), 1, piece.count);
   };
   const auto in_region = [&](RegionId id, State state, const Partition::Piece& piece) {
     std::byte* data =
-        id != kNoRegion ? region(id) + chunk_offset(state, in.chunk, piece) : store.at(state, g, piece);
+        id != kNoRegion ? region(id) + chunk_offset(state, op.chunk, piece) : store.at(state, g, piece);
     return Tensor(data, store.dtype(state), 1, piece.count);
   };
   // The CPU has the outcome where finish has handed it over.
-  const StepOutcome* decided = in.lane == Lane::host ? result_slot(step) : outcome();
-  for (const UpdateRun& run : update_runs_[size_t(in.chunk)]) {
-    OptimizerUpdate op{.hyper = step.inputs->hyper,
-                       .grad = in_region(in.source, State::grad, run.piece),
-                       .master = view(State::master, run.piece),
-                       .m = view(State::first_moment, run.piece),
-                       .v = view(State::second_moment, run.piece),
-                       .param = {},
-                       .grad_factor = &decided->grad_factor,
-                       .seed = parts_.policy.seed,
-                       .first_index = run.first_index};
-    if (!run.decay) op.hyper.weight_decay = 0;
-    if (in.made != kNoRegion || parts_.policy.compute != parts_.policy.states)
-      op.param = in_region(in.made, State::param, run.piece);
-    optimizer_update(stream, op);
+  const StepOutcome* decided = turn.in.lane == Lane::host ? result_slot(turn.step) : outcome();
+  for (const UpdateRun& run : update_runs_[size_t(op.chunk)]) {
+    OptimizerUpdate update{.hyper = turn.inputs().hyper,
+                           .grad = in_region(op.grads, State::grad, run.piece),
+                           .master = view(State::master, run.piece),
+                           .m = view(State::first_moment, run.piece),
+                           .v = view(State::second_moment, run.piece),
+                           .param = {},
+                           .grad_factor = &decided->grad_factor,
+                           .seed = parts_.policy.seed,
+                           .first_index = run.first_index};
+    if (!run.decay) update.hyper.weight_decay = 0;
+    if (op.made != kNoRegion || parts_.policy.compute != parts_.policy.states)
+      update.param = in_region(op.made, State::param, run.piece);
+    optimizer_update(turn.stream, update);
   }
 }
 
-void Executor::run_send(const Instruction& in, StreamRef stream) {
-  for (const UpdateRun& run : update_runs_[size_t(in.chunk)]) {
-    copy_async(stream, region(in.target.region) + chunk_offset(State::grad, in.chunk, run.piece),
-               parts_.store.at(State::grad, in.target.group, run.piece),
-               parts_.store.bytes_of(State::grad, in.target.group, run.piece.count));
+void Executor::run(const GradsToHost& op, const Turn& turn) {
+  for (const UpdateRun& run : update_runs_[size_t(op.chunk)]) {
+    copy_async(turn.stream, region(op.to) + chunk_offset(State::grad, op.chunk, run.piece),
+               parts_.store.at(State::grad, op.group, run.piece),
+               parts_.store.bytes_of(State::grad, op.group, run.piece.count));
   }
 }
 
-void Executor::run_publish(const Instruction& in, StreamRef stream) {
-  for (const UpdateRun& run : update_runs_[size_t(in.chunk)]) {
-    copy_async(stream, parts_.store.at(State::param, in.target.group, run.piece),
-               region(in.source) + chunk_offset(State::param, in.chunk, run.piece),
-               parts_.store.bytes_of(State::param, in.target.group, run.piece.count));
-  }
+namespace {
+
+StateStore::OnDisk on_disk(Moved kind) {
+  return kind == Moved::states ? StateStore::OnDisk::states : StateStore::OnDisk::params;
 }
+
+}  // namespace
 
 // On a lane of the host: blocks it until the bytes are there.
-void Executor::run_disk(const Instruction& in, StreamRef stream) {
-  const auto what = in.moved == Moved::states ? StateStore::OnDisk::states : StateStore::OnDisk::params;
+void Executor::run(const Read& op, const Turn& turn) {
+  const auto [kind, group, chunk] = op.payload;
   const StateStore* store = &parts_.store;
-  const int chunk = in.chunk;
-  if (in.op == Op::write) {
-    const std::byte* from = region(in.source);
-    return stream.launch([=](Workers&) { store->write_extent(what, chunk, from); });
-  }
-  std::byte* to = region(in.target.region);
+  std::byte* to = region(op.to);
   // A group's parameters come chunk by chunk.
-  if (in.moved == Moved::params)
-    to += store->bytes_of(State::param, in.target.group, parts_.units.chunks[size_t(chunk)].begin);
-  stream.launch([=](Workers&) { store->read_extent(what, chunk, to); });
+  if (kind == Moved::params)
+    to += store->bytes_of(State::param, group, parts_.units.chunks[size_t(chunk)].begin);
+  turn.stream.launch(
+      [store, what = on_disk(kind), chunk = chunk, to](Workers&) { store->read_extent(what, chunk, to); });
 }
 
-void Executor::run_copy(const Instruction& in, StreamRef stream) {
+void Executor::run(const Write& op, const Turn& turn) {
+  turn.stream.launch([store = &parts_.store, payload = op.payload, from = region(op.from)](Workers&) {
+    store->write_extent(on_disk(payload.kind), payload.chunk, from);
+  });
+}
+
+template <class Body>
+void Executor::for_stretches(const Payload& payload, RegionId on_device, RegionId on_host,
+                             const Body& body) const {
   const StateStore& store = parts_.store;
-  const int g = in.target.group;
-  const RegionId far = in.op == Op::fetch ? in.target.region : in.source;   // on the device
-  const RegionId near = in.op == Op::fetch ? in.source : in.target.region;  // on the host
-  const auto copy = [&](std::byte* device, std::byte* host, size_t bytes) {
-    if (in.op == Op::fetch) return copy_async(stream, device, host, bytes);
-    copy_async(stream, host, device, bytes);
-  };
-  if (in.moved == Moved::activation) return copy(region(far), region(near), running_->regions[far].bytes);
-  if (in.moved == Moved::params) {
+  const auto [kind, g, c] = payload;
+  if (kind == Moved::activation)
+    return body(region(on_device), region(on_host), running_->regions[size_t(on_device)].bytes);
+  if (kind == Moved::params) {
     const Group& group = parts_.units.groups[size_t(g)];
     const StateChunk all{g, 0, store.whole(State::param, g) ? group.padded() : group.partition.shard()};
-    const StateChunk& part = in.chunk < 0 ? all : parts_.units.chunks[size_t(in.chunk)];
-    std::byte* host = near != kNoRegion
-                          ? region(near)
+    const StateChunk& part = c < 0 ? all : parts_.units.chunks[size_t(c)];
+    std::byte* host = on_host != kNoRegion
+                          ? region(on_host)
                           : store.data(State::param, g) + store.bytes_of(State::param, g, part.begin);
-    return copy(region(far), host, store.bytes_of(State::param, g, part.count));
+    return body(region(on_device), host, store.bytes_of(State::param, g, part.count));
   }
-  if (near != kNoRegion) return copy(region(far), region(near), store.block_bytes(in.chunk));
+  if (on_host != kNoRegion) return body(region(on_device), region(on_host), store.block_bytes(c));
   for (State state : kOptimizerStates) {
-    if (!store.in_block(state, in.chunk)) continue;
-    copy(region(far) + store.block_offset(state, in.chunk), store.home(state, in.chunk),
-         store.bytes_of(state, g, parts_.units.chunks[size_t(in.chunk)].count));
+    if (!store.in_block(state, c)) continue;
+    body(region(on_device) + store.block_offset(state, c), store.home(state, c),
+         store.bytes_of(state, g, parts_.units.chunks[size_t(c)].count));
+  }
+}
+
+void Executor::run(const Fetch& op, const Turn& turn) {
+  if (op.to == kNoRegion) return publish(op, turn.stream);
+  for_stretches(op.payload, op.to, op.from, [&](std::byte* device, const std::byte* host, size_t bytes) {
+    copy_async(turn.stream, device, host, bytes);
+  });
+}
+
+void Executor::run(const Store& op, const Turn& turn) {
+  for_stretches(op.payload, op.from, op.to, [&](const std::byte* device, std::byte* host, size_t bytes) {
+    copy_async(turn.stream, host, device, bytes);
+  });
+}
+
+// Parameters that the CPU made go to where they are kept.
+void Executor::publish(const Fetch& op, StreamRef stream) {
+  const auto [kind, group, chunk] = op.payload;
+  for (const UpdateRun& run : update_runs_[size_t(chunk)]) {
+    copy_async(stream, parts_.store.at(State::param, group, run.piece),
+               region(op.from) + chunk_offset(State::param, chunk, run.piece),
+               parts_.store.bytes_of(State::param, group, run.piece.count));
   }
 }
 

@@ -6,22 +6,10 @@
 namespace zeno::zero {
 
 Cause cause_of(const Instruction& in, int world) {
-  switch (in.op) {
-    case Op::gather:
-    case Op::reduce:
-    case Op::reduce_rows:
-    case Op::norm:
-      return world > 1 ? Cause::communication : Cause::other;
-    case Op::fetch:
-    case Op::store:
-    case Op::send:
-      return Cause::link;
-    case Op::read:
-    case Op::write:
-      return Cause::disk;
-    default:
-      return Cause::other;
-  }
+  if (comm_lane_of(in)) return world > 1 ? Cause::communication : Cause::other;
+  if (in.is<Fetch>() || in.is<Store>() || in.is<GradsToHost>()) return Cause::link;
+  if (in.is<Read>() || in.is<Write>()) return Cause::disk;
+  return Cause::other;
 }
 
 ExposedTime::ExposedTime(const Program& program, int world)

@@ -1,6 +1,7 @@
 #include "zeno/zero/gradient_plan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "zeno/base/error.h"
 
@@ -20,7 +21,7 @@ GradientPlan::GradientPlan(const CompileInput& input, const std::vector<ComputeS
 
 std::vector<int> GradientPlan::grad_groups(const ComputeStep& step) const {
   std::vector<int> groups;
-  if (step.op != Op::loss && step.op != Op::backward) return groups;
+  if (step.pass != Pass::loss && step.pass != Pass::backward) return groups;
   for (int group : input_.units.layer_groups[step.layer]) {
     if (input_.units.groups[group].trainable) groups.push_back(group);
   }
@@ -39,10 +40,12 @@ GradientPlan::Window GradientPlan::window_of(int group, const ComputeStep& step)
   return {group, per_micro_batch ? step.micro_batch : 0};
 }
 
-void GradientPlan::clear(Binding target) {
-  Instruction in{.op = Op::zero_grads, .layer = input_.units.groups[target.group].unit};
-  in.target = target;
-  builder_.add(std::move(in));
+void GradientPlan::add(int unit, Action action, Lane lane) {
+  builder_.add({.action = std::move(action), .lane = lane, .unit = unit});
+}
+
+void GradientPlan::clear(Binding grads) {
+  add(input_.units.groups[grads.group].unit, ZeroGrads{.grads = grads});
 }
 
 RegionId GradientPlan::cleared_region(int group) {
@@ -58,11 +61,12 @@ RegionId GradientPlan::cleared_region(int group) {
 // bits.
 bool GradientPlan::written_whole(const ComputeStep& step) const {
   const UnitTable& units = input_.units;
-  const bool loss = step.op == Op::loss;
+  const bool loss = step.pass == Pass::loss;
   if (!(loss ? input_.model.loss->writes_gradients() : input_.model.layers[step.layer]->writes_gradients()))
     return false;
   const std::vector<int>& params = units.layer_params[step.layer];
-  for (int group : grad_groups(step)) {
+  const std::vector<int> groups = grad_groups(step);
+  for (int group : groups) {
     const bool touched = in_region(units.groups[group]) ? buffer_.count(window_of(group, step)) > 0
                                                         : bool(storage_cleared_[group]);
     if (touched) return false;
@@ -70,24 +74,23 @@ bool GradientPlan::written_whole(const ComputeStep& step) const {
       if (std::find(params.begin(), params.end(), tensor.id) == params.end()) return false;
     }
   }
-  return true;
+  return !groups.empty();
 }
 
-std::vector<Binding> GradientPlan::bind(int s) {
-  std::vector<Binding> bindings;
-  const bool fresh = written_whole(steps_[s]);
+GradBindings GradientPlan::bind(int s) {
+  GradBindings bindings{.fresh = written_whole(steps_[s])};
   for (int group : grad_groups(steps_[s])) {
     const Window window = window_of(group, steps_[s]);
     if (!in_region(input_.units.groups[group])) {
-      if (!storage_cleared_[group] && !fresh) clear({group, kNoRegion});
+      if (!storage_cleared_[group] && !bindings.fresh) clear({group, kNoRegion});
       storage_cleared_[group] = true;
-      bindings.push_back({group, kNoRegion, fresh});
+      bindings.groups.push_back({group, kNoRegion});
       continue;
     }
     const auto open = buffer_.find(window);
     const RegionId region = open != buffer_.end() ? open->second : cleared_region(group);
     buffer_[window] = region;
-    bindings.push_back({group, region, fresh});
+    bindings.groups.push_back({group, region});
   }
   return bindings;
 }
@@ -104,10 +107,7 @@ void GradientPlan::after(int s) {
       auto& levels = levels_[window];
       region = levels.back().second;
       for (levels.pop_back(); !levels.empty(); levels.pop_back()) {
-        Instruction in{.op = Op::add_grads, .layer = steps_[s].layer};
-        in.target = {group, levels.back().second};
-        in.source = region;
-        builder_.add(std::move(in));
+        add(steps_[s].layer, AddGrads{.sum = {group, levels.back().second}, .from = region});
         region = levels.back().second;
       }
     }
@@ -123,10 +123,8 @@ void GradientPlan::add_leaf(Window window) {
   auto& levels = levels_[window];
   int level = 0;
   for (; !levels.empty() && levels.back().first == level; ++level) {
-    Instruction in{.op = Op::add_grads, .layer = input_.units.groups[window.first].unit};
-    in.target = {window.first, levels.back().second};
-    in.source = region;
-    builder_.add(std::move(in));
+    add(input_.units.groups[window.first].unit,
+        AddGrads{.sum = {window.first, levels.back().second}, .from = region});
     region = levels.back().second;
     levels.pop_back();
   }
@@ -137,10 +135,7 @@ void GradientPlan::complete(Window window, RegionId region) {
   const int group = window.first;
   const bool first = completed_[group]++ == 0;
   if (input_.units.groups[group].sparse) {
-    Instruction in{.op = Op::reduce_rows, .layer = input_.units.groups[group].unit};
-    in.lane = input_.policy.overlap ? Lane::reduce : Lane::compute;
-    in.target = {group, kNoRegion};
-    builder_.add(std::move(in));
+    add(input_.units.groups[group].unit, ReduceRows{group}, reduce_lane());
     return;
   }
   if (input_.world > 1) enqueue(group, region, !first);
@@ -152,46 +147,38 @@ void GradientPlan::deposit(int group, RegionId region) {
   flush();
   if (!storage_cleared_[group]) clear({group, kNoRegion});
   storage_cleared_[group] = true;
-  Instruction in{.op = Op::add_grads, .layer = input_.units.groups[group].unit};
-  in.target = {group, kNoRegion};
-  in.source = region;
-  builder_.add(std::move(in));
+  add(input_.units.groups[group].unit, AddGrads{.sum = {group, kNoRegion}, .from = region});
 }
 
 void GradientPlan::enqueue(int group, RegionId region, bool accumulate) {
-  const Group& g = input_.units.groups[group];
-  const auto& chunks = g.partition.chunks();
+  const auto& chunks = input_.units.groups[group].partition.chunks();
   for (int c = 0; c < int(chunks.size()); ++c) {
     const int64_t elements = chunks[c].piece * input_.world;
-    if (!pending_.empty() && pending_elements_ + elements > input_.policy.reduce_bucket) flush();
-    const bool extends =
-        !pending_.empty() && pending_.back().range.group == group && pending_.back().range.region == region;
-    if (extends) {
-      ++pending_.back().range.count;
+    if (!bucket_.empty() && bucket_elements_ + elements > input_.policy.reduce_bucket) flush();
+    ChunkRange* last = bucket_.empty() ? nullptr : &bucket_.back().chunks;
+    if (last != nullptr && last->group == group && last->region == region) {
+      ++last->count;
     } else {
-      pending_.push_back({{group, c, 1, region, accumulate}, g.unit});
+      bucket_.push_back({{group, c, 1, region}, accumulate});
     }
-    pending_elements_ += elements;
+    bucket_elements_ += elements;
   }
 }
 
 void GradientPlan::flush() {
-  if (pending_.empty()) return;
-  Instruction in{.op = Op::reduce, .layer = pending_.front().layer};
-  in.lane = input_.policy.overlap ? Lane::reduce : Lane::compute;
-  for (const Pending& pending : pending_) in.chunks.push_back(pending.range);
+  if (bucket_.empty()) return;
+  Reduce reduce{.bucket = std::exchange(bucket_, {})};
   if (input_.policy.wire != input_.policy.grad) {
-    in.wire = builder_.region(Purpose::staging, size_t(pending_elements_) * size_of(input_.policy.wire));
+    reduce.wire = builder_.region(Purpose::staging, size_t(bucket_elements_) * size_of(input_.policy.wire));
   }
-  builder_.add(std::move(in));
+  bucket_elements_ = 0;
+  std::vector<RegionId> sent;
+  for (const Reduce::Summand& summand : reduce.bucket) sent.push_back(summand.chunks.region);
+  const int unit = input_.units.groups[reduce.bucket.front().chunks.group].unit;
+  add(unit, std::move(reduce), reduce_lane());
   // The previous reduction's buffers are only given up now: it may run beside the computation since then.
   for (RegionId region : draining_) builder_.hold(region);
-  draining_.clear();
-  if (input_.policy.overlap) {
-    for (const Pending& pending : pending_) draining_.push_back(pending.range.region);
-  }
-  pending_.clear();
-  pending_elements_ = 0;
+  draining_ = input_.policy.overlap ? std::move(sent) : std::vector<RegionId>{};
 }
 
 }  // namespace zeno::zero

@@ -21,25 +21,23 @@ class GradientPlan {
 
   // Where step `s` adds the gradients of each trainable group it touches. Emits the clearing that must come
   // first.
-  std::vector<Binding> bind(int s);
+  GradBindings bind(int s);
   // Emits the sums and reductions that step `s` has made possible.
   void after(int s);
   // Sends what is still waiting in an unfilled bucket.
   void flush();
 
  private:
-  struct Pending {
-    ChunkRange range;
-    int layer = 0;
-  };
   using Window = std::pair<int, int>;  // group, index of the window
 
   std::vector<int> grad_groups(const ComputeStep& step) const;
   Window window_of(int group, const ComputeStep& step) const;
   bool in_region(const Group& group) const;
+  Lane reduce_lane() const { return input_.policy.overlap ? Lane::reduce : Lane::compute; }
   RegionId cleared_region(int group);
   bool written_whole(const ComputeStep& step) const;
-  void clear(Binding target);
+  void add(int unit, Action action, Lane lane = Lane::compute);
+  void clear(Binding grads);
   void add_leaf(Window window);
   void complete(Window window, RegionId region);
   void enqueue(int group, RegionId region, bool accumulate);
@@ -54,8 +52,8 @@ class GradientPlan {
       levels_;                  // reproducible: binary counter of partial sums
   std::vector<int> completed_;  // windows of a group that are complete
   std::vector<bool> storage_cleared_;
-  std::vector<Pending> pending_;
-  int64_t pending_elements_ = 0;
+  std::vector<Reduce::Summand> bucket_;  // not yet sent
+  int64_t bucket_elements_ = 0;
   std::vector<RegionId> draining_;  // of the reduction sent last
 };
 

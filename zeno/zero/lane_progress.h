@@ -9,7 +9,7 @@
 #include <exception>
 #include <mutex>
 
-#include "zeno/zero/program.h"
+#include "zeno/zero/lane.h"
 
 namespace zeno::zero {
 

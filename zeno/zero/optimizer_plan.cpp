@@ -51,13 +51,13 @@ OptimizerPlan::OptimizerPlan(const CompileInput& input, ProgramBuilder& builder)
   }
 }
 
-Instruction OptimizerPlan::instruction(Op op, Lane lane, int chunk, Moved moved) const {
+Payload OptimizerPlan::payload(Moved kind, int chunk) const {
+  return {kind, input_.units.chunks[size_t(chunk)].group, chunk};
+}
+
+void OptimizerPlan::add(Lane lane, int chunk, Action action) {
   const int group = input_.units.chunks[size_t(chunk)].group;
-  Instruction in{.op = op, .lane = lane, .layer = input_.units.groups[size_t(group)].unit};
-  in.target.group = group;
-  in.chunk = chunk;
-  in.moved = moved;
-  return in;
+  builder_.add({.action = std::move(action), .lane = lane, .unit = input_.units.groups[size_t(group)].unit});
 }
 
 // The disk runs ahead of the link: what it has brought waits on the host.
@@ -80,9 +80,8 @@ bool OptimizerPlan::is_near(int c) const {
 void OptimizerPlan::read(int c) {
   const RegionId on_host =
       builder_.region(Purpose::staging, layout_.extent_bytes(StateStore::OnDisk::states, c), Tier::host);
-  Instruction in = instruction(Op::read, Lane::read, c, Moved::states);
-  in.target.region = brought_[size_t(c)].on_host = on_host;
-  builder_.add(std::move(in));
+  brought_[size_t(c)].on_host = on_host;
+  add(Lane::read, c, Read{.payload = payload(Moved::states, c), .to = on_host});
   on_host_ += input_.units.chunks[size_t(c)].count;
   ++live_on_host_;
 }
@@ -90,10 +89,8 @@ void OptimizerPlan::read(int c) {
 void OptimizerPlan::fetch(int c) {
   Brought& brought = brought_[size_t(c)];
   brought.on_device = builder_.region(Purpose::staging, layout_.block_bytes(c));
-  Instruction in = instruction(Op::fetch, Lane::fetch, c, Moved::states);
-  in.source = brought.on_host;
-  in.target.region = brought.on_device;
-  builder_.add(std::move(in));
+  add(Lane::fetch, c,
+      Fetch{.payload = payload(Moved::states, c), .from = brought.on_host, .to = brought.on_device});
   on_device_ += input_.units.chunks[size_t(c)].count;
   ++live_on_device_;
 }
@@ -115,15 +112,17 @@ void OptimizerPlan::update(int c) {
   const Group& group = input_.units.groups[size_t(chunk.group)];
   const Brought& brought = brought_[size_t(c)];
   const bool moves = brought.on_host != kNoRegion || brought.on_device != kNoRegion;
-  Instruction in = instruction(Op::update, moves ? Lane::update : Lane::compute, c, Moved::states);
-  in.states = brought.on_device != kNoRegion ? brought.on_device : brought.on_host;
+  RegionId made = kNoRegion;
   if (group.moves) {
     const bool far = input_.policy.offload.far_host;
-    in.made = builder_.region(Purpose::staging, layout_.extent_bytes(StateStore::OnDisk::params, c),
-                              far ? Tier::device : Tier::host);
+    made = builder_.region(Purpose::staging, layout_.extent_bytes(StateStore::OnDisk::params, c),
+                           far ? Tier::device : Tier::host);
   }
-  const RegionId made = in.made;
-  builder_.add(std::move(in));
+  add(moves ? Lane::update : Lane::compute, c,
+      Update{.group = chunk.group,
+             .chunk = c,
+             .states = brought.on_device != kNoRegion ? brought.on_device : brought.on_host,
+             .made = made});
   if (moves) send_back_states(c);
   if (made != kNoRegion) send_back_params(c, made);
 }
@@ -133,42 +132,37 @@ void OptimizerPlan::send_gradients() {
   for (int c = int(input_.units.chunks.size()) - 1; c >= 0; --c) {
     const StateChunk& chunk = input_.units.chunks[size_t(c)];
     if (!chunk.by_cpu) continue;
-    Instruction in = instruction(Op::send, Lane::send, c, Moved::states);
-    in.target.region = sent_[size_t(c)] =
+    sent_[size_t(c)] =
         builder_.region(Purpose::staging, size_t(chunk.count) * size_of(input_.policy.grad), Tier::host);
-    builder_.add(std::move(in));
+    add(Lane::send, c, GradsToHost{.group = chunk.group, .chunk = c, .to = sent_[size_t(c)]});
   }
 }
 
 void OptimizerPlan::update_by_cpu(int c) {
-  Instruction in = instruction(Op::update, Lane::host, c, Moved::states);
-  in.source = sent_[size_t(c)];
-  in.made =
+  const RegionId made =
       builder_.region(Purpose::staging, layout_.extent_bytes(StateStore::OnDisk::params, c), Tier::host);
-  Instruction publish = instruction(Op::fetch, Lane::publish, c, Moved::params);
-  publish.source = in.made;
-  publishing_.push_back(in.made);
+  publishing_.push_back(made);
   if (publishing_.size() > kPublishing) publishing_.pop_front();
-  builder_.add(std::move(in));
-  builder_.add(std::move(publish));
-  for (RegionId made : publishing_) builder_.hold(made);
+  add(Lane::host, c,
+      Update{.group = input_.units.chunks[size_t(c)].group,
+             .chunk = c,
+             .grads = sent_[size_t(c)],
+             .made = made});
+  add(Lane::publish, c, Fetch{.payload = payload(Moved::params, c), .from = made});
+  for (RegionId region : publishing_) builder_.hold(region);
 }
 
 void OptimizerPlan::send_back_states(int c) {
   const StateChunk& chunk = input_.units.chunks[size_t(c)];
   const Brought& brought = brought_[size_t(c)];
   if (brought.on_device != kNoRegion) {
-    Instruction in = instruction(Op::store, Lane::store, c, Moved::states);
-    in.source = brought.on_device;
-    in.target.region = brought.on_host;
-    builder_.add(std::move(in));
+    add(Lane::store, c,
+        Store{.payload = payload(Moved::states, c), .from = brought.on_device, .to = brought.on_host});
     on_device_ -= chunk.count;
     --live_on_device_;
   }
   if (brought.on_host == kNoRegion) return;
-  Instruction in = instruction(Op::write, Lane::write, c, Moved::states);
-  in.source = brought.on_host;
-  builder_.add(std::move(in));
+  add(Lane::write, c, Write{.payload = payload(Moved::states, c), .from = brought.on_host});
   on_host_ -= chunk.count;
   --live_on_host_;
 }
@@ -181,15 +175,10 @@ void OptimizerPlan::send_back_params(int c, RegionId made) {
     if (on_disk)
       on_host =
           builder_.region(Purpose::staging, layout_.extent_bytes(StateStore::OnDisk::params, c), Tier::host);
-    Instruction in = instruction(Op::store, Lane::store, c, Moved::params);
-    in.source = made;
-    in.target.region = on_disk ? on_host : kNoRegion;
-    builder_.add(std::move(in));
+    add(Lane::store, c,
+        Store{.payload = payload(Moved::params, c), .from = made, .to = on_disk ? on_host : kNoRegion});
   }
-  if (!on_disk) return;
-  Instruction in = instruction(Op::write, Lane::write, c, Moved::params);
-  in.source = on_host;
-  builder_.add(std::move(in));
+  if (on_disk) add(Lane::write, c, Write{.payload = payload(Moved::params, c), .from = on_host});
 }
 
 }  // namespace zeno::zero

@@ -33,7 +33,8 @@ class OptimizerPlan {
   struct Brought {
     RegionId on_host = kNoRegion, on_device = kNoRegion;
   };
-  Instruction instruction(Op op, Lane lane, int chunk, Moved moved) const;
+  Payload payload(Moved kind, int chunk) const;
+  void add(Lane lane, int chunk, Action action);
   bool is_near(int chunk) const;  // on the host, or on its way there
   void read(int chunk);           // disk to host
   void fetch(int chunk);          // host to device

@@ -2,11 +2,8 @@
 // its first to its last use), where it lies in its pool, and which instructions must wait for which.
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
-#include <map>
-#include <utility>
-#include <vector>
 
 #include "zeno/zero/program.h"
 
@@ -34,12 +31,5 @@ class ProgramBuilder {
 
 // May two regions have the same bytes at different times?
 bool share_bytes(const Region& a, const Region& b);
-
-// Regions that an instruction touches.
-std::vector<RegionId> touched_regions(const Instruction& instruction);
-
-// Storage outside regions that an instruction touches: parameters (0) or gradients (1) of a group, the
-// step's sums (2, 0), where a chunk's states are kept (3), and the step's outcome as a lane reads it (4).
-std::vector<std::pair<int, int>> touched_storage(const Instruction& instruction);
 
 }  // namespace zeno::zero

@@ -1,10 +1,14 @@
 #include "zeno/zero/program_check.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "zeno/base/error.h"
+#include "zeno/base/overload.h"
 #include "zeno/zero/program_builder.h"
 
 namespace zeno::zero {
@@ -19,9 +23,11 @@ class Checker {
     compute_clocks();
     check_placement();
     check_residency();
-    check_activations();
+    check_contents();
     check_ordering();
-    if (program_.trains) check_updates();
+    if (!program_.trains) return check_changes_nothing();
+    check_gradients();
+    check_updates();
   }
 
  private:
@@ -86,15 +92,16 @@ class Checker {
 
   void check_ordering() const {
     std::vector<std::vector<int>> touches(program_.regions.size());
-    std::map<std::pair<int, int>, std::vector<int>> storage;
+    std::map<Storage, std::vector<int>> storage;
     for (int n = 0; n < 2 * count(); ++n) {
-      for (RegionId id : touched_regions(at(n))) {
+      const Touches touched = touches_of(at(n));
+      for (const auto& [id, access] : touched.regions) {
         const Region& region = program_.regions[size_t(id)];
         demand(region.first <= n % count() && n % count() <= region.last, n % count(),
                "touches memory that it no longer has");
         touches[size_t(id)].push_back(n);
       }
-      for (const auto& key : touched_storage(at(n))) storage[key].push_back(n);
+      for (const auto& [kept, access] : touched.storage) storage[kept].push_back(n);
     }
     const auto chain = [&](const std::vector<int>& list) {
       for (size_t n = 1; n < list.size(); ++n)
@@ -118,115 +125,158 @@ class Checker {
     return policy_.params == Placement::replicated || group.persistent;
   }
 
-  void check_residency() const {
+  size_t chunks_of(int group) const { return units_.groups[size_t(group)].partition.chunks().size(); }
+
+  // Where parameters are, as far as the list was walked.
+  struct Residents {
     std::map<RegionId, std::set<int>> filled;  // chunks gathered into a region
     std::map<int, std::set<int>> stored;       // chunks gathered into storage in this step
     std::set<RegionId> decoded;                // regions with parameters that were in NF4
     std::map<RegionId, std::set<int>> parts;   // chunks read from the disk into a region
     std::set<RegionId> brought;                // regions with what this rank keeps of a group
-    for (int i = 0; i < int(program_.instructions.size()); ++i) {
-      const Instruction& in = program_.instructions[i];
-      const auto everything = [&](int group) {
-        return units_.groups[size_t(group)].partition.chunks().size();
-      };
-      if (in.op == Op::gather) {
-        for (const ChunkRange& range : in.chunks) {
-          demand(in.source != kNoRegion ? brought.count(in.source) > 0
-                                        : !units_.groups[size_t(range.group)].moves,
-                 i, "gathers from parameters that are not there");
-          auto& set = range.region == kNoRegion ? stored[range.group] : filled[range.region];
-          for (int c = range.first; c < range.first + range.count; ++c) set.insert(c);
-        }
-      }
-      if (in.op == Op::read && in.moved == Moved::params) {
-        parts[in.target.region].insert(in.chunk);
-        const int all =
-            units_.first_chunk[size_t(in.target.group) + 1] - units_.first_chunk[size_t(in.target.group)];
-        if (int(parts[in.target.region].size()) == all) brought.insert(in.target.region);
-      }
-      if (in.op == Op::fetch && in.moved == Moved::params && in.target.region != kNoRegion) {
-        demand(in.source == kNoRegion || brought.count(in.source) > 0, i, "fetches what was not read");
-        brought.insert(in.target.region);
-      }
-      if (in.op == Op::decode) {
-        const Group& group = units_.groups[in.target.group];
-        demand(in.source != kNoRegion
-                   ? filled[in.source].size() == everything(in.target.group) || brought.count(in.source) > 0
-                   : stored_whole(group) && !group.moves,
-               i, "decodes parameters that are not gathered");
-        decoded.insert(in.target.region);
-      }
-      for (const Binding& binding : in.params) {
-        const Group& group = units_.groups[binding.group];
-        const size_t chunks = group.partition.chunks().size();
-        if (group.nf4) {
-          demand(decoded.count(binding.region) > 0, i, "uses parameters that are not decoded");
-          continue;
-        }
-        if (binding.region != kNoRegion) {
-          demand(filled[binding.region].size() == chunks || brought.count(binding.region) > 0, i,
-                 "uses parameters that are not gathered");
-          continue;
-        }
-        demand(!group.moves, i, "uses parameters that are on another tier");
-        const bool stale = group.trainable && policy_.optimizer == Placement::sharded;
-        demand(stored_whole(group), i, "uses parameters that are sharded");
-        demand(!stale || stored[binding.group].size() == chunks, i,
-               "uses parameters before this step's gather");
+  };
+
+  void check_residency() const {
+    Residents here;
+    for (int i = 0; i < count(); ++i) {
+      std::visit(
+          Overload{[&](const Gather& op) { gathers(op, i, here); }, [&](const Read& op) { reads(op, here); },
+                   [&](const Fetch& op) { fetches(op, i, here); },
+                   [&](const Decode& op) { decodes(op, i, here); }, [](const auto&) {}},
+          at(i).action);
+      for (const Binding& binding : params_of(at(i))) check_use(binding, i, here);
+    }
+  }
+
+  void gathers(const Gather& op, int i, Residents& here) const {
+    const ChunkRange& chunks = op.chunks;
+    demand(
+        op.from != kNoRegion ? here.brought.count(op.from) > 0 : !units_.groups[size_t(chunks.group)].moves,
+        i, "gathers from parameters that are not there");
+    auto& set = chunks.region == kNoRegion ? here.stored[chunks.group] : here.filled[chunks.region];
+    for (int c = chunks.first; c < chunks.first + chunks.count; ++c) set.insert(c);
+  }
+
+  void reads(const Read& op, Residents& here) const {
+    if (op.payload.kind != Moved::params) return;
+    std::set<int>& parts = here.parts[op.to];
+    parts.insert(op.payload.chunk);
+    const size_t group = size_t(op.payload.group);
+    if (int(parts.size()) == units_.first_chunk[group + 1] - units_.first_chunk[group])
+      here.brought.insert(op.to);
+  }
+
+  void fetches(const Fetch& op, int i, Residents& here) const {
+    if (op.payload.kind != Moved::params || op.to == kNoRegion) return;
+    demand(op.from == kNoRegion || here.brought.count(op.from) > 0, i, "fetches what was not read");
+    here.brought.insert(op.to);
+  }
+
+  void decodes(const Decode& op, int i, Residents& here) const {
+    const Group& group = units_.groups[size_t(op.group)];
+    demand(op.from != kNoRegion
+               ? here.filled[op.from].size() == chunks_of(op.group) || here.brought.count(op.from) > 0
+               : stored_whole(group) && !group.moves,
+           i, "decodes parameters that are not gathered");
+    here.decoded.insert(op.to);
+  }
+
+  void check_use(const Binding& binding, int i, Residents& here) const {
+    const Group& group = units_.groups[size_t(binding.group)];
+    const size_t chunks = chunks_of(binding.group);
+    if (group.nf4)
+      return demand(here.decoded.count(binding.region) > 0, i, "uses parameters that are not decoded");
+    if (binding.region != kNoRegion)
+      return demand(here.filled[binding.region].size() == chunks || here.brought.count(binding.region) > 0, i,
+                    "uses parameters that are not gathered");
+    demand(!group.moves, i, "uses parameters that are on another tier");
+    const bool stale = group.trainable && policy_.optimizer == Placement::sharded;
+    demand(stored_whole(group), i, "uses parameters that are sharded");
+    demand(!stale || here.stored[binding.group].size() == chunks, i,
+           "uses parameters before this step's gather");
+  }
+
+  // What is read was computed or brought in this step.
+  void check_contents() const {
+    std::set<RegionId> written;
+    for (int i = 0; i < count(); ++i) {
+      const Touches touches = touches_of(at(i));
+      for (const auto& [id, access] : touches.regions)
+        demand(access == Access::write || written.count(id) > 0, i, "reads memory that nothing has written");
+      for (const auto& [id, access] : touches.regions) {
+        if (access != Access::read) written.insert(id);
       }
     }
   }
 
-  // What a layer reads has been computed, or has come back from where it was sent.
-  void check_activations() const {
-    std::set<RegionId> made;
-    for (int i = 0; i < count(); ++i) {
-      const Instruction& in = program_.instructions[size_t(i)];
-      const auto is_made = [&](RegionId region) { return region == kNoRegion || made.count(region) > 0; };
-      if (in.op == Op::forward || in.op == Op::recompute || in.op == Op::loss || in.op == Op::backward)
-        demand(is_made(in.x), i, "reads an activation that is not there");
-      if (in.op == Op::backward)
-        demand(is_made(in.y) && is_made(in.saved), i, "lacks the gradient of its output or what was saved");
-      if (in.op == Op::forward || in.op == Op::recompute) made.insert({in.y, in.saved});
-      if ((in.op == Op::store || in.op == Op::fetch) && in.moved == Moved::activation) {
-        demand(is_made(in.source), i, "moves an activation that is not there");
-        made.insert(in.target.region);
-      }
-    }
-  }
+  // What updates have brought and made, and what has not gone back.
+  struct Updates {
+    std::vector<int> of_chunk;
+    std::set<RegionId> states, updated, made;
+  };
 
   // Every chunk is updated once, where its states are, and what was brought goes back.
   void check_updates() const {
-    std::vector<int> updates(units_.chunks.size(), 0);
-    std::set<std::pair<int, RegionId>> cleared;
-    std::set<RegionId> states, updated, made;
+    Updates so_far{.of_chunk = std::vector<int>(units_.chunks.size(), 0)};
     for (int i = 0; i < count(); ++i) {
-      const Instruction& in = program_.instructions[size_t(i)];
-      const bool carries = in.moved == Moved::states;
-      if (in.op == Op::zero_grads) cleared.insert({in.target.group, in.target.region});
-      if (carries && (in.op == Op::read || in.op == Op::fetch)) states.insert(in.target.region);
-      if (carries && (in.op == Op::store || in.op == Op::write))
-        demand(updated.erase(in.source) == 1, i, "sends back states that were not updated");
-      if (!carries && (in.op == Op::store || in.op == Op::write || in.op == Op::fetch)) made.erase(in.source);
-      if (carries && in.op == Op::store && in.target.region != kNoRegion) updated.insert(in.target.region);
-      if (in.op == Op::update) {
-        if (in.made != kNoRegion) made.insert(in.made);
-        ++updates[size_t(in.chunk)];
-        demand(units_.chunks[size_t(in.chunk)].moves ? states.count(in.states) > 0 : in.states == kNoRegion,
-               i, "updates states that are not there");
-        if (in.states != kNoRegion) updated.insert(in.states);
-      }
-      for (const Binding& binding : in.grads) {
-        if (binding.fresh) cleared.insert({binding.group, binding.region});
-        demand(cleared.count({binding.group, binding.region}) > 0, i,
-               "adds to gradients that were not cleared");
+      std::visit(Overload{[&](const Read& op) { comes(op.payload, kNoRegion, op.to, so_far); },
+                          [&](const Fetch& op) { comes(op.payload, op.from, op.to, so_far); },
+                          [&](const Store& op) { goes_back(op.payload, op.from, op.to, i, so_far); },
+                          [&](const Write& op) { goes_back(op.payload, op.from, kNoRegion, i, so_far); },
+                          [&](const Update& op) { updates(op, i, so_far); }, [](const auto&) {}},
+                 at(i).action);
+    }
+    ensure(so_far.made.empty(), "[program] new parameters of {} chunks do not go back", so_far.made.size());
+    ensure(so_far.updated.empty(), "[program] states of {} chunks do not go back", so_far.updated.size());
+    for (size_t c = 0; c < units_.chunks.size(); ++c) {
+      ensure(so_far.of_chunk[c] == int(units_.groups[size_t(units_.chunks[c].group)].trainable),
+             "[program] chunk {} is updated {} times", c, so_far.of_chunk[c]);
+    }
+  }
+
+  // New parameters that the CPU made go back by a fetch.
+  static void comes(const Payload& payload, RegionId from, RegionId to, Updates& so_far) {
+    if (payload.kind == Moved::states) so_far.states.insert(to);
+    if (payload.kind == Moved::params) so_far.made.erase(from);
+  }
+
+  void goes_back(const Payload& payload, RegionId from, RegionId to, int i, Updates& so_far) const {
+    if (payload.kind == Moved::params) so_far.made.erase(from);
+    if (payload.kind != Moved::states) return;
+    demand(so_far.updated.erase(from) == 1, i, "sends back states that were not updated");
+    if (to != kNoRegion) so_far.updated.insert(to);  // on its way to the disk
+  }
+
+  void updates(const Update& op, int i, Updates& so_far) const {
+    ++so_far.of_chunk[size_t(op.chunk)];
+    demand(
+        units_.chunks[size_t(op.chunk)].moves ? so_far.states.count(op.states) > 0 : op.states == kNoRegion,
+        i, "updates states that are not there");
+    if (op.states != kNoRegion) so_far.updated.insert(op.states);
+    if (op.made != kNoRegion) so_far.made.insert(op.made);
+  }
+
+  // Gradients are cleared, or written, before they are added to.
+  void check_gradients() const {
+    std::set<std::pair<int, RegionId>> cleared;
+    for (int i = 0; i < count(); ++i) {
+      if (const ZeroGrads* op = at(i).as<ZeroGrads>()) cleared.insert({op->grads.group, op->grads.region});
+      const GradBindings* grads = grads_of(at(i));
+      if (grads == nullptr) continue;
+      for (const auto& [group, region] : grads->groups) {
+        if (grads->fresh) cleared.insert({group, region});
+        demand(cleared.count({group, region}) > 0, i, "adds to gradients that were not cleared");
       }
     }
-    ensure(made.empty(), "[program] new parameters of {} chunks do not go back", made.size());
-    ensure(updated.empty(), "[program] states of {} chunks do not go back", updated.size());
-    for (size_t c = 0; c < updates.size(); ++c) {
-      ensure(updates[c] == int(units_.groups[size_t(units_.chunks[c].group)].trainable),
-             "[program] chunk {} is updated {} times", c, updates[c]);
+  }
+
+  // An evaluation leaves gradients and states as they are.
+  void check_changes_nothing() const {
+    for (int i = 0; i < count(); ++i) {
+      for (const auto& [kept, access] : touches_of(at(i)).storage) {
+        const bool state = kept.what == Kept::grads || kept.what == Kept::states;
+        demand(!state || access == Access::read, i, "changes state in an evaluation");
+      }
     }
   }
 

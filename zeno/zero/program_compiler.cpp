@@ -3,6 +3,7 @@
 #include <map>
 #include <utility>
 
+#include "zeno/base/error.h"
 #include "zeno/base/file.h"
 #include "zeno/base/math.h"
 #include "zeno/zero/activation_plan.h"
@@ -35,7 +36,7 @@ class Compiler {
   }
 
   Program run() {
-    builder_.add({.op = Op::start});
+    builder_.add({.action = Start{}});
     if (trains_) optimizer_.bring_ahead();
     for (int s = 0; s < int(steps_.size()); ++s) {
       issue_gathers(s);
@@ -59,12 +60,12 @@ class Compiler {
       const Group& group = input_.units.groups[r.group];
       const RegionId kept = group.moves ? bring_params(r.group) : kNoRegion;
       RegionId region = kept;
-      if (r.gather == Gather::into_region) {
+      if (r.gathered == Gathered::into_region) {
         region =
             builder_.region(Purpose::gathered, group.stored_bytes(group.padded(), input_.policy.compute));
       }
       upcoming_[{r.group, r.first}] = region;
-      if (r.gather != Gather::none) gather(r, region, kept);
+      if (r.gathered != Gathered::never) gather(r, region, kept);
     }
   }
 
@@ -72,18 +73,17 @@ class Compiler {
     const Group& group = input_.units.groups[r.group];
     const auto& chunks = group.partition.chunks();
     for (int c = 0; c < int(chunks.size());) {
-      ChunkRange range{r.group, c, 0, region, false};
+      ChunkRange range{r.group, c, 0, region};
       int64_t elements = 0;
       do {
         elements += chunks[c++].piece * input_.world;
         ++range.count;
       } while (c < int(chunks.size()) &&
                elements + chunks[c].piece * input_.world <= input_.policy.gather_bucket);
-      Instruction in{.op = Op::gather, .layer = group.unit, .micro_batch = steps_[r.first].micro_batch};
-      in.lane = gather_lane();
-      in.chunks = {range};
-      in.source = kept;
-      builder_.add(std::move(in));
+      builder_.add({.action = Gather{.chunks = range, .from = kept},
+                    .lane = gather_lane(),
+                    .unit = group.unit,
+                    .micro_batch = steps_[r.first].micro_batch});
     }
   }
 
@@ -100,63 +100,58 @@ class Compiler {
       // Extents are whole pages: the last one reaches past its end.
       region = builder_.region(Purpose::staging, round_up(bytes, kDirectAlign) + kDirectAlign, Tier::host);
       for (int c = input_.units.first_chunk[g]; c < input_.units.first_chunk[g + 1]; ++c) {
-        Instruction in{.op = Op::read, .lane = Lane::read, .layer = group.unit};
-        in.moved = Moved::params;
-        in.chunk = c;
-        in.target = {g, region};
-        builder_.add(std::move(in));
+        builder_.add({.action = Read{.payload = {Moved::params, g, c}, .to = region},
+                      .lane = Lane::read,
+                      .unit = group.unit});
       }
     }
     if (!input_.policy.offload.far_host) return region;
-    Instruction in{.op = Op::fetch, .lane = gather_lane(), .layer = group.unit};
-    in.moved = Moved::params;
-    in.source = region;
-    in.target = {g, builder_.region(Purpose::gathered, bytes)};
-    region = in.target.region;
-    builder_.add(std::move(in));
-    return region;
+    const RegionId on_device = builder_.region(Purpose::gathered, bytes);
+    builder_.add({.action = Fetch{.payload = {Moved::params, g}, .from = region, .to = on_device},
+                  .lane = gather_lane(),
+                  .unit = group.unit});
+    return on_device;
   }
 
   // Right before its use: the gathered cells are small and come ahead, the decoded weights are large.
   RegionId decode(int group, RegionId cells) {
     const Group& g = input_.units.groups[group];
-    Instruction in{.op = Op::decode, .layer = g.unit};
-    in.source = cells;
-    in.target = {group,
-                 builder_.region(Purpose::gathered, size_t(g.padded()) * size_of(input_.policy.compute))};
-    const RegionId region = in.target.region;
-    builder_.add(std::move(in));
+    const RegionId region =
+        builder_.region(Purpose::gathered, size_t(g.padded()) * size_of(input_.policy.compute));
+    builder_.add({.action = Decode{.group = group, .from = cells, .to = region}, .unit = g.unit});
     return region;
   }
 
   void emit(int s) {
     const ComputeStep& step = steps_[s];
-    Instruction in{.op = step.op, .layer = step.layer, .micro_batch = step.micro_batch};
-    for (int group : param_groups(input_, step)) {
+    builder_.add({.action = action(s), .unit = step.layer, .micro_batch = step.micro_batch});
+  }
+
+  Action action(int s) {
+    switch (steps_[s].pass) {
+      case Pass::forward:
+        return forward(s);
+      case Pass::recompute:
+        return recompute(s);
+      case Pass::loss:
+        return loss(s);
+      case Pass::backward:
+        return backward(s);
+    }
+    fail(ErrorKind::internal, "[program] step {} of the schedule is of no kind", s);
+  }
+
+  std::vector<Binding> bind_params(int s) {
+    std::vector<Binding> params;
+    for (int group : param_groups(input_, steps_[s])) {
       const auto fresh = upcoming_.find({group, s});
       if (fresh != upcoming_.end()) {
         const bool cells = input_.units.groups[group].nf4;
         resident_[group] = cells ? decode(group, fresh->second) : fresh->second;
       }
-      in.params.push_back({group, resident_[group]});
+      params.push_back({group, resident_[group]});
     }
-    if (trains_) in.grads = gradients_.bind(s);
-    if (step.op != Op::loss) in.keep = segment(step.layer).keep;
-    switch (step.op) {
-      case Op::forward:
-        bind_forward(in);
-        break;
-      case Op::recompute:
-        bind_recompute(in);
-        break;
-      case Op::loss:
-        bind_loss(in);
-        break;
-      default:
-        bind_backward(in);
-        break;
-    }
-    builder_.add(std::move(in));
+    return params;
   }
 
   size_t activation_bytes() const {
@@ -170,59 +165,72 @@ class Compiler {
   // Output of `layer` (-1: the tokens, which are no activation).
   RegionId output(int layer, int mb) const { return layer < 0 ? kNoRegion : outputs_.at({layer, mb}); }
 
-  void bind_forward(Instruction& in) {
-    in.x = output(in.layer - 1, in.micro_batch);
-    in.y = outputs_[{in.layer, in.micro_batch}] = new_activation();
-    in.workspace = builder_.region(Purpose::workspace, sizes(in.layer).workspace);
-    if (segment(in.layer).recompute || in.layer < input_.units.first_trained()) return;
-    in.saved = saved_[{in.layer, in.micro_batch}] =
-        builder_.region(Purpose::activations, sizes(in.layer).saved);
+  RegionId new_workspace(int layer) { return builder_.region(Purpose::workspace, sizes(layer).workspace); }
+  RegionId new_saved(int layer, int mb) {
+    return saved_[{layer, mb}] = builder_.region(Purpose::activations, sizes(layer).saved);
+  }
+
+  Forward forward(int s) {
+    const int layer = steps_[s].layer, mb = steps_[s].micro_batch;
+    Forward op{.keep = segment(layer).keep, .params = bind_params(s)};
+    op.x = output(layer - 1, mb);
+    op.y = outputs_[{layer, mb}] = new_activation();
+    op.workspace = new_workspace(layer);
+    const bool saves = !segment(layer).recompute && layer >= input_.units.first_trained();
+    if (saves) op.saved = new_saved(layer, mb);
+    return op;
   }
 
   // The last layer of a segment runs again for what it saves; its output is known not to be needed.
-  void bind_recompute(Instruction& in) {
-    in.x = output(in.layer - 1, in.micro_batch);
-    if (in.layer < segment(in.layer).last) {
-      in.y = outputs_[{in.layer, in.micro_batch}] = new_activation();
-    }
-    in.workspace = builder_.region(Purpose::workspace, sizes(in.layer).workspace);
-    in.saved = saved_[{in.layer, in.micro_batch}] =
-        builder_.region(Purpose::activations, sizes(in.layer).saved);
+  Recompute recompute(int s) {
+    const int layer = steps_[s].layer, mb = steps_[s].micro_batch;
+    Forward op{.keep = segment(layer).keep, .params = bind_params(s)};
+    op.x = output(layer - 1, mb);
+    if (layer < segment(layer).last) op.y = outputs_[{layer, mb}] = new_activation();
+    op.workspace = new_workspace(layer);
+    op.saved = new_saved(layer, mb);
+    return {std::move(op)};
   }
 
   // The gradient takes the place of the last activation and flows back through every layer in that region.
-  void bind_loss(Instruction& in) {
-    in.x = output(in.layer - 1, in.micro_batch);
-    if (trains_) in.y = stream_[in.micro_batch] = in.x;
-    in.workspace =
+  Loss loss(int s) {
+    const int layer = steps_[s].layer, mb = steps_[s].micro_batch;
+    Loss op{.x = output(layer - 1, mb), .params = bind_params(s)};
+    if (trains_) {
+      op.grads = gradients_.bind(s);
+      op.dx = stream_[mb] = op.x;
+    }
+    op.workspace =
         builder_.region(Purpose::logits, input_.model.loss->workspace(input_.shape, input_.policy.compute));
+    return op;
   }
 
-  void bind_backward(Instruction& in) {
-    in.x = output(in.layer - 1, in.micro_batch);
-    in.y = stream_.at(in.micro_batch);
-    in.saved = saved_.at({in.layer, in.micro_batch});
-    in.workspace = builder_.region(Purpose::workspace, sizes(in.layer).workspace);
+  Backward backward(int s) {
+    const int layer = steps_[s].layer, mb = steps_[s].micro_batch;
+    Backward op{.keep = segment(layer).keep, .params = bind_params(s), .grads = gradients_.bind(s)};
+    op.x = output(layer - 1, mb);
+    op.dy = stream_.at(mb);
+    op.saved = saved_.at({layer, mb});
+    op.workspace = new_workspace(layer);
+    return op;
   }
 
   void finish_step() {
-    builder_.add({.op = Op::sum_losses, .layer = input_.units.loss_layer()});
+    const int last = input_.units.loss_layer();
+    builder_.add({.action = SumLosses{}, .unit = last});
     if (trains_) optimizer_.send_gradients();
     if (trains_) scan_gradients();
-    Instruction norm{.op = Op::norm, .layer = input_.units.loss_layer()};
     // The step ends on the compute lane; where updates follow, other work can go on meanwhile.
-    norm.lane = trains_ && input_.world > 1 && input_.policy.overlap ? Lane::reduce : Lane::compute;
-    builder_.add(std::move(norm));
-    builder_.add({.op = Op::finish, .layer = input_.units.loss_layer()});
+    const bool beside = trains_ && input_.world > 1 && input_.policy.overlap;
+    builder_.add({.action = Norm{}, .lane = beside ? Lane::reduce : Lane::compute, .unit = last});
+    builder_.add({.action = Finish{}, .unit = last});
     if (trains_) optimizer_.update_all();
   }
 
   void scan_gradients() {
     for (int g = 0; g < int(input_.units.groups.size()); ++g) {
-      if (!input_.units.groups[g].trainable) continue;
-      Instruction in{.op = Op::scan, .layer = input_.units.groups[g].unit};
-      in.target = {g, kNoRegion};
-      builder_.add(std::move(in));
+      const Group& group = input_.units.groups[g];
+      if (group.trainable) builder_.add({.action = Scan{g}, .unit = group.unit});
     }
   }
 

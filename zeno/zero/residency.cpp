@@ -5,12 +5,12 @@
 namespace zeno::zero {
 namespace {
 
-Gather gather_of(const CompileInput& input, const Group& group) {
-  if (input.world == 1) return Gather::none;
-  if (input.policy.params == Placement::sharded && !group.persistent) return Gather::into_region;
+Gathered gathered_of(const CompileInput& input, const Group& group) {
+  if (input.world == 1) return Gathered::never;
+  if (input.policy.params == Placement::sharded && !group.persistent) return Gathered::into_region;
   // Kept whole everywhere: only a sharded update makes it stale.
   const bool stale = group.trainable && input.policy.optimizer == Placement::sharded;
-  return stale ? Gather::into_storage : Gather::none;
+  return stale ? Gathered::into_storage : Gathered::never;
 }
 
 // Joins consecutive intervals of a group when the way between them is short: few elements are gathered by
@@ -19,7 +19,7 @@ void join_close(std::vector<Residency>& intervals, const CompileInput& input) {
   if (input.policy.reuse_distance <= 0) return;
   std::vector<int64_t> sum{0};  // of all intervals before
   for (const Residency& r : intervals) {
-    const bool counts = r.gather != Gather::into_storage;
+    const bool counts = r.gathered != Gathered::into_storage;
     sum.push_back(sum.back() + (counts ? input.units.groups[r.group].padded() : 0));
   }
   const auto place = [&](auto end) { return size_t(end - intervals.begin()); };
@@ -32,7 +32,7 @@ void join_close(std::vector<Residency>& intervals, const CompileInput& input) {
   std::vector<int> latest(input.units.groups.size(), -1);  // of each group, in `joined`
   for (const Residency& r : intervals) {
     int& before = latest[r.group];
-    if (r.gather != Gather::into_storage && before >= 0 &&
+    if (r.gathered != Gathered::into_storage && before >= 0 &&
         distance(joined[before].last, r.first) <= input.policy.reuse_distance) {
       joined[before].last = r.last;
     } else {
@@ -54,7 +54,7 @@ void prefetch(std::vector<Residency>& intervals, const CompileInput& input, int 
     for (; next < intervals.size(); ++next) {
       Residency& r = intervals[next];
       const Group& group = input.units.groups[r.group];
-      const int64_t size = r.gather == Gather::none && !group.moves ? 0 : group.padded();
+      const int64_t size = r.gathered == Gathered::never && !group.moves ? 0 : group.padded();
       const bool fits = ahead + size <= input.policy.prefetch && live + size <= input.policy.max_live;
       if (r.first > step && !fits) break;
       r.issue = step;
@@ -62,7 +62,7 @@ void prefetch(std::vector<Residency>& intervals, const CompileInput& input, int 
         ahead += size;
         arrives[r.first] += size;
       }
-      if (r.gather != Gather::into_storage) {
+      if (r.gathered != Gathered::into_storage) {
         live += size;
         leaves[r.last + 1] += size;
       }
@@ -73,7 +73,7 @@ void prefetch(std::vector<Residency>& intervals, const CompileInput& input, int 
 }  // namespace
 
 std::vector<int> param_groups(const CompileInput& input, const ComputeStep& step) {
-  const bool reads = step.op != Op::backward || input.model.layers[step.layer]->backward_needs_params();
+  const bool reads = step.pass != Pass::backward || input.model.layers[step.layer]->backward_needs_params();
   return reads ? input.units.layer_groups[step.layer] : std::vector<int>{};
 }
 
@@ -82,15 +82,15 @@ std::vector<Residency> plan_residency(const CompileInput& input, const std::vect
   std::vector<int> open(input.units.groups.size(), -1);  // latest interval of each group
   for (int s = 0; s < int(steps.size()); ++s) {
     for (int g : param_groups(input, steps[s])) {
-      const Gather gather = gather_of(input, input.units.groups[g]);
-      if (gather == Gather::none && !input.units.groups[g].nf4 && !input.units.groups[g].moves) continue;
-      const bool same = open[g] >= 0 && (gather == Gather::into_storage ||
+      const Gathered gathered = gathered_of(input, input.units.groups[g]);
+      if (gathered == Gathered::never && !input.units.groups[g].nf4 && !input.units.groups[g].moves) continue;
+      const bool same = open[g] >= 0 && (gathered == Gathered::into_storage ||
                                          steps[intervals[open[g]].last].phase == steps[s].phase);
       if (same) {
         intervals[open[g]].last = s;
       } else {
         open[g] = int(intervals.size());
-        intervals.push_back({g, s, s, s, gather});
+        intervals.push_back({g, s, s, s, gathered});
       }
     }
   }

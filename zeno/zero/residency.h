@@ -10,8 +10,8 @@
 
 namespace zeno::zero {
 
-enum class Gather {
-  none,          // all of it is this rank's: only brought, or decoded
+enum class Gathered {
+  never,         // all of it is this rank's: only brought, or decoded
   into_region,   // for this interval
   into_storage,  // once per step into the group's own storage, and kept
 };
@@ -20,7 +20,7 @@ struct Residency {
   int group = 0;
   int first = 0, last = 0;  // indices of compute steps
   int issue = 0;
-  Gather gather = Gather::into_region;
+  Gathered gathered = Gathered::into_region;
 };
 
 // Groups whose parameters a compute step reads.

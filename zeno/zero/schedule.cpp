@@ -27,29 +27,29 @@ class Scheduler {
   // All layers forward, and segments backward, over micro-batches [begin, end), layer by layer.
   void pass(int begin, int end) {
     for (int layer = 0; layer < int(input_.model.layers.size()); ++layer) {
-      for (int mb = begin; mb < end; ++mb) add(Op::forward, layer, mb);
+      for (int mb = begin; mb < end; ++mb) add(Pass::forward, layer, mb);
       ++phase_;
     }
-    for (int mb = begin; mb < end; ++mb) add(Op::loss, input_.units.loss_layer(), mb);
+    for (int mb = begin; mb < end; ++mb) add(Pass::loss, input_.units.loss_layer(), mb);
     ++phase_;
     const int trained = input_.units.first_trained();
     for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
       if (segment->last < trained) break;
       for (int mb = begin; mb < end; ++mb) {
         for (int layer = segment->first; segment->recompute && layer <= segment->last; ++layer) {
-          add(Op::recompute, layer, mb);
+          add(Pass::recompute, layer, mb);
         }
         const int first = std::max(segment->first, trained);
-        for (int layer = segment->last; layer >= first; --layer) add(Op::backward, layer, mb);
+        for (int layer = segment->last; layer >= first; --layer) add(Pass::backward, layer, mb);
       }
       ++phase_;
     }
   }
 
   // Each step is an instruction at least: a list that is too long for a program is not made.
-  void add(Op op, int layer, int mb) {
+  void add(Pass pass, int layer, int mb) {
     check_instructions(int64_t(steps_.size()) + 1);
-    steps_.push_back({op, layer, mb, phase_});
+    steps_.push_back({pass, layer, mb, phase_});
   }
 
   const CompileInput& input_;

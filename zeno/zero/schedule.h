@@ -8,9 +8,11 @@
 
 namespace zeno::zero {
 
+enum class Pass { forward, recompute, loss, backward };
+
 struct ComputeStep {
-  Op op = Op::forward;  // forward, recompute, loss, backward
-  int layer = 0;        // units.loss_layer() for loss
+  Pass pass = Pass::forward;
+  int layer = 0;  // units.loss_layer() for loss
   int micro_batch = 0;
   // Steps of one phase use the same units: within it nothing is released.
   int phase = 0;

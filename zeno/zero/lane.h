@@ -1,0 +1,33 @@
+// The in-order queues that the instructions of a step run on.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+namespace zeno::zero {
+
+enum class Lane {
+  compute,
+  gather,  // parameters on their way to use
+  reduce,
+  read,     // disk to host
+  fetch,    // host to device
+  update,   // states that had to be brought; those that are at hand are updated on the compute lane
+  store,    // device to host
+  spill,    // the same for activations, which must not queue behind states
+  refill,   // and back
+  write,    // host to disk
+  send,     // gradients to the host
+  host,     // updates by the CPU beside a GPU
+  publish,  // what the CPU updated, to the device
+};
+inline constexpr int kLanes = int(Lane::publish) + 1;
+
+constexpr std::string_view name_of(Lane lane) {
+  constexpr std::array<std::string_view, kLanes> kNames{"compute", "gather", "reduce", "read",   "fetch",
+                                                        "update",  "store",  "spill",  "refill", "write",
+                                                        "send",    "host",   "publish"};
+  return kNames[size_t(lane)];
+}
+
+}  // namespace zeno::zero
