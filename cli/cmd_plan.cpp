@@ -15,16 +15,16 @@
 #include "zeno/base/host.h"
 #include "zeno/base/quantity.h"
 #include "zeno/base/workers.h"
+#include "zeno/config/flag_groups.h"
 #include "zeno/device/device.h"
 #include "zeno/model/layers.h"
 #include "zeno/plan/advice_reasons.h"
-#include "zeno/plan/plan_json.h"
-#include "zeno/plan/plan_page.h"
-#include "zeno/plan/plan_text.h"
+#include "zeno/plan/report/plan_json.h"
+#include "zeno/plan/report/plan_page.h"
+#include "zeno/plan/report/plan_text.h"
+#include "zeno/plan/setting_choices.h"
 #include "zeno/plan/timeline.h"
-#include "zeno/train/flag_groups.h"
 #include "zeno/train/run_engine.h"
-#include "zeno/train/setting_choices.h"
 
 namespace zeno::cli {
 namespace {
@@ -98,16 +98,16 @@ plan::TextStyle terminal_style() {
 
 // The setting of flags and config, as the run would complete it.
 plan::PlanRow chosen_row(const PlanQuestion& q, const plan::PlanModel& model, zero::EngineOptions& options) {
-  const train::TrainConfig& config = q.parsed.config;
+  const config::TrainConfig& config = q.parsed.config;
   plan::MemoryLimits limits = q.limits;
-  if (config.recompute.mode == train::RecomputeMode::automatic ||
-      config.zero.offload_optimizer.device == train::OffloadDevice::automatic) {
+  if (config.recompute.mode == config::RecomputeMode::automatic ||
+      config.zero.offload_optimizer.device == config::OffloadDevice::automatic) {
     require(limits.device > 0, ErrorKind::usage,
             "[plan] auto: got no GPU to fill; say --device-mem 80GB --host-mem 512GB, plan with --recompute "
             "none, selective or full and --offload-optimizer none, cpu or nvme, or on the machine that "
             "trains");
     if (limits.host == 0) limits.host = SIZE_MAX;
-    train::place_states(config, q.layers, options, q.world, limits, true);
+    plan::place_states(config, q.layers, options, q.world, limits, true);
   }
   plan::PlanRow row;
   const int stage = int(config.zero.stage);
@@ -135,7 +135,7 @@ bool fixed(const PlanQuestion& q) {
 }
 
 plan::PlanReport answer(const PlanQuestion& q, const PlanFlags& flags) {
-  const train::TrainConfig& config = q.parsed.config;
+  const config::TrainConfig& config = q.parsed.config;
   const plan::PlanModel model{q.layers, q.subject.params};
   plan::PlanReport report;
   report.world = q.world;
@@ -149,8 +149,8 @@ plan::PlanReport answer(const PlanQuestion& q, const PlanFlags& flags) {
                              q.world, q.world == 1 ? "" : "s");
   report.command = flags.command;
   if (!fixed(q) || flags.all) {
-    const plan::PlanChoices choices = train::open_choices(q.parsed, report.chosen.setting, q.batch_open,
-                                                          q.device, q.world, report.limits, true);
+    const plan::PlanChoices choices = plan::open_choices(q.parsed, report.chosen.setting, q.batch_open,
+                                                         q.device, q.world, report.limits, true);
     report.rows = plan::plan_rows(model, q.options, q.world, choices);
     if (q.machine) time_rows(q, report.rows);
   } else {
@@ -232,7 +232,7 @@ void add_plan(CLI::App& app) {
   flags->run.add_to(*command);
   // The command of a run may be given with all its flags; those without an effect here are not shown.
   for (CLI::Option* option : command->get_options()) {
-    if (option->get_group() == train::kSavingFlags || option->get_group() == train::kOutputFlags)
+    if (option->get_group() == config::kSavingFlags || option->get_group() == config::kOutputFlags)
       option->group("");
   }
   command->callback([flags, command] {

@@ -6,13 +6,13 @@
 #include <nlohmann/json.hpp>
 
 #include "zeno/base/error.h"
+#include "zeno/config/config_resolve.h"
+#include "zeno/config/engine_options.h"
+#include "zeno/config/tuning.h"
 #include "zeno/device/ledger.h"
 #include "zeno/model/layers.h"
 #include "zeno/plan/advice.h"
-#include "zeno/train/config_resolve.h"
-#include "zeno/train/policy.h"
-#include "zeno/train/setting_choices.h"
-#include "zeno/train/tuning.h"
+#include "zeno/plan/setting_choices.h"
 
 namespace zeno::cli {
 namespace {
@@ -39,7 +39,7 @@ plan::AdviceQuestion question_of(const PlanQuestion& q, const PlanFlags& flags) 
     deeper.layers *= 2;
     deeper.windows.insert(deeper.windows.end(), q.subject.model.windows.begin(),
                           q.subject.model.windows.end());
-    return model::build_layers(deeper, q.options.shape.seq, train::tuning_of(q.parsed.config));
+    return model::build_layers(deeper, q.options.shape.seq, config::tuning_of(q.parsed.config));
   };
   // A batch of a step that was said stays; its cut into micro-batches is free unless that was said too.
   const bool micro_given = q.parsed.given("train_micro_batch_size_per_gpu");
@@ -48,8 +48,8 @@ plan::AdviceQuestion question_of(const PlanQuestion& q, const PlanFlags& flags) 
           .options = q.options,
           .machine = *q.machine,
           .world = q.world,
-          .choices = train::open_choices(q.parsed, given, q.batch_open || (batch_given && !micro_given),
-                                         q.device, q.world, q.limits, true),
+          .choices = plan::open_choices(q.parsed, given, q.batch_open || (batch_given && !micro_given),
+                                        q.device, q.world, q.limits, true),
           .sequences = batch_given ? q.parsed.config.batch.train_batch : 0,
           .goal = *goal,
           .any_order = !q.parsed.given("zeno.order"),
@@ -58,7 +58,7 @@ plan::AdviceQuestion question_of(const PlanQuestion& q, const PlanFlags& flags) 
 
 // What starts the run; with a config it says nothing twice.
 std::string command_of(const PlanQuestion& q, const PlanFlags& flags, const plan::Option& option) {
-  const train::RunConfig& run = q.parsed.config.run;
+  const config::RunConfig& run = q.parsed.config.run;
   std::string text = q.world > q.node_ranks ? fmt::format("mpirun -n {} zeno train", q.world) : "zeno train";
   text += fmt::format(" --model {}", run.model.empty() ? "DIR" : run.model);
   if (flags.write_config.empty()) {

@@ -7,7 +7,7 @@
 #include "cli/arch_flags.h"
 #include "cli/plan_subject.h"
 #include "cli/run_flags.h"
-#include "zeno/plan/machine.h"
+#include "zeno/plan/machine/machine.h"
 #include "zeno/plan/offload.h"
 
 namespace zeno::cli {
@@ -28,7 +28,7 @@ struct PlanFlags {
 
 // Resolved.
 struct PlanQuestion {
-  train::ParsedConfig parsed;
+  config::ParsedConfig parsed;
   PlanSubject subject;
   nn::LayerList layers;
   Device device;

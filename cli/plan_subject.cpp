@@ -27,9 +27,9 @@ double checked_params(const std::string& text) {
 
 }  // namespace
 
-PlanSubject plan_subject(const train::ParsedConfig& parsed, const ArchFlags& arch,
+PlanSubject plan_subject(const config::ParsedConfig& parsed, const ArchFlags& arch,
                          const std::string& params) {
-  const train::RunConfig& run = parsed.config.run;
+  const config::RunConfig& run = parsed.config.run;
   const std::string shape = arch.first_given();
   const int given = int(!run.model.empty()) + int(!shape.empty()) + int(!params.empty());
   require(given > 0, ErrorKind::usage,

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cli/arch_flags.h"
+#include "zeno/config/config_parser.h"
 #include "zeno/model/config.h"
-#include "zeno/train/config_parser.h"
 
 namespace zeno::cli {
 
@@ -18,6 +18,7 @@ struct PlanSubject {
 };
 
 // Exactly one of the three must be there. Throws Error(usage) or, for a folder, Error(data).
-PlanSubject plan_subject(const train::ParsedConfig& parsed, const ArchFlags& arch, const std::string& params);
+PlanSubject plan_subject(const config::ParsedConfig& parsed, const ArchFlags& arch,
+                         const std::string& params);
 
 }  // namespace zeno::cli

@@ -1,12 +1,12 @@
 // What a run does where nobody says: a fine-tune without a config file, DeepSpeed's defaults with one.
 #include <gtest/gtest.h>
 
-#include "tests/train/mentions.h"
+#include "tests/config/mentions.h"
 #include "zeno/base/error.h"
-#include "zeno/train/config_resolve.h"
-#include "zeno/train/setting_choices.h"
+#include "zeno/config/config_resolve.h"
+#include "zeno/plan/setting_choices.h"
 
-namespace zeno::train {
+namespace zeno::config {
 namespace {
 
 const FlagOverride kAdapters{"zeno.lora_rank", "8", "--lora-rank"};
@@ -123,4 +123,4 @@ TEST(Defaults, WhatThePlannerSetsIsShownAsOpen) {
 }
 
 }  // namespace
-}  // namespace zeno::train
+}  // namespace zeno::config

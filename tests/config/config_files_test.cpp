@@ -3,16 +3,16 @@
 
 #include <filesystem>
 
-#include "tests/train/mentions.h"
+#include "tests/config/mentions.h"
 #include "zeno/base/error.h"
-#include "zeno/train/config_parser.h"
-#include "zeno/train/config_resolve.h"
+#include "zeno/config/config_parser.h"
+#include "zeno/config/config_resolve.h"
 
-namespace zeno::train {
+namespace zeno::config {
 namespace {
 
 std::string path_of(const std::string& name) {
-  return std::string(ZENO_SOURCE_DIR) + "/tests/train/configs/" + name;
+  return std::string(ZENO_SOURCE_DIR) + "/tests/config/configs/" + name;
 }
 
 ParsedConfig load(const std::string& name, std::vector<FlagOverride> flags = {}) {
@@ -149,4 +149,4 @@ TEST(ConfigFiles, EveryFileParsesOrSaysWhere) {
 }
 
 }  // namespace
-}  // namespace zeno::train
+}  // namespace zeno::config

@@ -1,4 +1,4 @@
-#include "zeno/train/config_keys.h"
+#include "zeno/config/config_keys.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 #include <set>
 
 #include "zeno/base/error.h"
-#include "zeno/train/config_parser.h"
+#include "zeno/config/config_parser.h"
 
-namespace zeno::train {
+namespace zeno::config {
 namespace {
 
 // A value that the key accepts and that is not its default, as JSON.
@@ -226,4 +226,4 @@ TEST(ConfigKeys, EditDistance) {
 }
 
 }  // namespace
-}  // namespace zeno::train
+}  // namespace zeno::config

@@ -10,15 +10,16 @@
 #include <set>
 #include <sstream>
 
-#include "zeno/train/flag_groups.h"
+#include "zeno/config/flag_groups.h"
 
-namespace zeno::train {
+namespace zeno::config {
 namespace {
 
 const std::string kPage = std::string(ZENO_SOURCE_DIR) + "/docs/config.md";
 const std::string kRenewed = std::string(ZENO_BINARY_DIR) + "/config.md";
 constexpr std::string_view kMark =
-    "<!-- Made from zeno/train/config_keys_*.cpp; tests/train/config_manual_test.cpp checks it and says how "
+    "<!-- Made from zeno/config/config_keys_*.cpp; tests/config/config_manual_test.cpp checks it and says "
+    "how "
     "to "
     "renew it. Everything above this line is written by hand. -->\n";
 
@@ -186,4 +187,4 @@ TEST(ConfigManual, IsThePageOfTheTable) {
 }
 
 }  // namespace
-}  // namespace zeno::train
+}  // namespace zeno::config

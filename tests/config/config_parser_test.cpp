@@ -1,12 +1,12 @@
-#include "zeno/train/config_parser.h"
+#include "zeno/config/config_parser.h"
 
 #include <gtest/gtest.h>
 
-#include "tests/train/mentions.h"
+#include "tests/config/mentions.h"
 #include "zeno/base/error.h"
-#include "zeno/train/config_resolve.h"
+#include "zeno/config/config_resolve.h"
 
-namespace zeno::train {
+namespace zeno::config {
 namespace {
 
 ParsedConfig parse(std::string_view text, std::vector<FlagOverride> flags = {}) {
@@ -292,4 +292,4 @@ TEST(ConfigParser, ListsAndQuotedValues) {
 }
 
 }  // namespace
-}  // namespace zeno::train
+}  // namespace zeno::config

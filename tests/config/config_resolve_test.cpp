@@ -1,15 +1,15 @@
-#include "zeno/train/config_resolve.h"
+#include "zeno/config/config_resolve.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "tests/train/mentions.h"
+#include "tests/config/mentions.h"
 #include "zeno/base/error.h"
-#include "zeno/train/policy.h"
+#include "zeno/config/engine_options.h"
 
-namespace zeno::train {
+namespace zeno::config {
 namespace {
 
 ParsedConfig parse(std::string_view text, std::vector<FlagOverride> flags = {}) {
@@ -412,4 +412,4 @@ TEST(Resolve, ActivationsOnTheHostNeedFullRecompute) {
 }
 
 }  // namespace
-}  // namespace zeno::train
+}  // namespace zeno::config

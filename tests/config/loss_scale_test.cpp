@@ -1,4 +1,4 @@
-#include "zeno/train/loss_scale.h"
+#include "zeno/config/loss_scale.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "zeno/base/error.h"
 
-namespace zeno::train {
+namespace zeno::config {
 namespace {
 
 // Runs a sequence ('.' clean, 'x' overflow) and returns the scale after each step.
@@ -162,4 +162,4 @@ TEST(LossScale, Validation) {
 }
 
 }  // namespace
-}  // namespace zeno::train
+}  // namespace zeno::config

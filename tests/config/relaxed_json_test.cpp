@@ -1,4 +1,4 @@
-#include "zeno/train/relaxed_json.h"
+#include "zeno/config/relaxed_json.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "zeno/base/error.h"
 
-namespace zeno::train {
+namespace zeno::config {
 namespace {
 
 using Type = JsonValue::Type;
@@ -145,4 +145,4 @@ TEST(RelaxedJson, Base64AndFiles) {
 }
 
 }  // namespace
-}  // namespace zeno::train
+}  // namespace zeno::config

@@ -1,4 +1,4 @@
-#include "zeno/train/schedule.h"
+#include "zeno/config/schedule.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "zeno/base/error.h"
 
-namespace zeno::train {
+namespace zeno::config {
 namespace {
 
 constexpr double kTiny = 1e-15;
@@ -168,4 +168,4 @@ TEST(Schedule, NeverNegativeNeverAboveTheHighestRate) {
 }
 
 }  // namespace
-}  // namespace zeno::train
+}  // namespace zeno::config

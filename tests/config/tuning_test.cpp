@@ -1,10 +1,10 @@
-#include "zeno/train/tuning.h"
+#include "zeno/config/tuning.h"
 
 #include <gtest/gtest.h>
 
 #include "tests/support/expect_error.h"
 
-namespace zeno::train {
+namespace zeno::config {
 namespace {
 
 const std::string kGolden = std::string(ZENO_SOURCE_DIR) + "/tests/golden/";
@@ -71,4 +71,4 @@ TEST(Tuning, AnAdapterToGoOnFromDecides) {
 }
 
 }  // namespace
-}  // namespace zeno::train
+}  // namespace zeno::config

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "zeno/base/error.h"
-#include "zeno/train/config_resolve.h"
+#include "zeno/config/config_resolve.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   using namespace zeno::train;

@@ -1,6 +1,6 @@
 // Generation from real model folders against transformers (tests/golden/generate), and what must hold
 // whatever the model says: batches, cache reuse and parts of a prompt change nothing, limits are kept.
-#include "zeno/model/generator.h"
+#include "zeno/generate/generator.h"
 
 #include <gtest/gtest.h>
 
@@ -15,13 +15,13 @@
 namespace zeno::test {
 namespace {
 
-using model::Generation;
-using model::Generator;
+using generate::Generation;
+using generate::Generator;
 using Prompts = std::vector<std::vector<int32_t>>;
 
 Path folder_of(const std::string& name) { return Path(ZENO_SOURCE_DIR) / "tests/golden" / ("model_" + name); }
 
-model::GenerateOptions greedy(int64_t tokens) {
+generate::GenerateOptions greedy(int64_t tokens) {
   return {.sampling = {.temperature = 0}, .max_new_tokens = tokens, .stops = {}, .vocab = 0};
 }
 
@@ -48,7 +48,7 @@ TEST_P(GoldenModel, GeneratesWhatTransformersDoes) {
   const std::vector<Generation> results = generator.generate(prompts, greedy(count));
   for (size_t i = 0; i < prompts.size(); ++i) {
     EXPECT_EQ(results[i].tokens, golden.ints(fmt::format("tokens.{}", i))) << "prompt " << i;
-    EXPECT_EQ(results[i].finish, model::Finish::length);
+    EXPECT_EQ(results[i].finish, generate::Finish::length);
   }
 }
 
@@ -57,7 +57,7 @@ TEST_P(GoldenModel, HasItsLogits) {
   const model::ModelConfig config = model::load_config(folder_of(GetParam()));
   const model::WeightReader weights(folder_of(GetParam()),
                                     model::parameter_table(model::build_layers(config, 1)));
-  model::Decoder decoder(
+  generate::Decoder decoder(
       config,
       [&](const auto& p, int64_t begin, int64_t end, float* out) { weights.read(p, begin, end, out); },
       {.threads = 1});
@@ -75,7 +75,7 @@ TEST_P(GoldenModel, HasItsLogits) {
         norm += want * want;
       }
       worst = std::max(worst, std::sqrt(gap / norm));
-      const model::Decoder::Next next{0, int32_t(prompt.size()) + int32_t(t), tokens[size_t(t)]};
+      const generate::Decoder::Next next{0, int32_t(prompt.size()) + int32_t(t), tokens[size_t(t)]};
       logits = decoder.step(std::span(&next, 1));
     }
   }
@@ -89,10 +89,10 @@ INSTANTIATE_TEST_SUITE_P(Transformers, GoldenModel,
 
 TEST(Generator, CompanyDoesNotChangeASequence) {
   const Prompts prompts = random_prompts(7, 101, 5);
-  model::GenerateOptions options{.sampling = {.temperature = 0.9, .top_p = 0.95, .seed = 6},
-                                 .max_new_tokens = 9,
-                                 .stops = {},
-                                 .vocab = 0};
+  generate::GenerateOptions options{.sampling = {.temperature = 0.9, .top_p = 0.95, .seed = 6},
+                                    .max_new_tokens = 9,
+                                    .stops = {},
+                                    .vocab = 0};
   std::vector<Generation> expected;
   for (const int64_t sequences : {1, 3, 8}) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
@@ -128,32 +128,32 @@ TEST(Generator, EndsAtStopsLengthContextAndWhenTold) {
   Generator generator = Generator::open(folder_of("gpt2"), {.sequences = 2, .context = 20, .threads = 1});
   const std::vector<int32_t> prompt = {3, 14, 15, 92, 65};
   const Generation all = generator.generate({prompt}, greedy(1000))[0];
-  EXPECT_EQ(all.finish, model::Finish::context);
+  EXPECT_EQ(all.finish, generate::Finish::context);
   EXPECT_EQ(all.tokens.size(), 15u);
-  model::GenerateOptions options = greedy(1000);
+  generate::GenerateOptions options = greedy(1000);
   options.stops = {all.tokens[4]};
   const auto end = std::ranges::find(all.tokens, all.tokens[4]);
   const Generation stopped = generator.generate({prompt}, options)[0];
-  EXPECT_EQ(stopped.finish, model::Finish::stop);
+  EXPECT_EQ(stopped.finish, generate::Finish::stop);
   EXPECT_EQ(stopped.tokens, std::vector<int32_t>(all.tokens.begin(), end));
-  EXPECT_EQ(generator.generate({prompt}, greedy(3))[0].finish, model::Finish::length);
+  EXPECT_EQ(generator.generate({prompt}, greedy(3))[0].finish, generate::Finish::length);
   std::vector<int32_t> seen;
   const std::vector<Generation> told =
       generator.generate({prompt, {1}}, greedy(1000), [&](size_t i, int32_t token) {
         if (i == 0) seen.push_back(token);
         return i != 0 || seen.size() < 4;
       });
-  EXPECT_EQ(told[0].finish, model::Finish::caller);
+  EXPECT_EQ(told[0].finish, generate::Finish::caller);
   EXPECT_EQ(told[0].tokens, seen);
-  EXPECT_EQ(told[1].finish, model::Finish::context);
+  EXPECT_EQ(told[1].finish, generate::Finish::context);
 }
 
 TEST(Generator, LeavesOutTokensThatTheTokenizerLacks) {
   Generator generator = Generator::open(folder_of("gpt2"), {.threads = 1});
-  model::GenerateOptions options{.sampling = {.temperature = 2, .repetition_penalty = 1.2},
-                                 .max_new_tokens = 20,
-                                 .stops = {},
-                                 .vocab = 40};
+  generate::GenerateOptions options{.sampling = {.temperature = 2, .repetition_penalty = 1.2},
+                                    .max_new_tokens = 20,
+                                    .stops = {},
+                                    .vocab = 40};
   const std::vector<int32_t> tokens = generator.generate({{96, 1}}, options)[0].tokens;
   EXPECT_EQ(tokens.size(), 20u);
   EXPECT_LT(std::ranges::max(tokens), 40);
@@ -168,14 +168,14 @@ TEST(Generator, LongPromptsGoInParts) {
   const auto values = [&](const auto& p, int64_t begin, int64_t end, float* out) {
     weights.read(p, begin, end, out);
   };
-  model::Decoder whole(config, values, {.threads = 2}), steps(config, values, {.threads = 1});
+  generate::Decoder whole(config, values, {.threads = 2}), steps(config, values, {.threads = 1});
   std::vector<int32_t> prompt;
   for (uint64_t i = 0; i < 600; ++i) prompt.push_back(int32_t(random_bits(1, 2, i) % 103));
   const std::span<float> expected = whole.feed(0, 0, prompt);
   steps.feed(0, 0, std::span(prompt).first(511));
   std::span<float> logits;
   for (int32_t t = 511; t < 600; ++t) {
-    const model::Decoder::Next next{0, t, prompt[size_t(t)]};
+    const generate::Decoder::Next next{0, t, prompt[size_t(t)]};
     logits = steps.step(std::span(&next, 1));
   }
   EXPECT_TRUE(std::ranges::equal(logits, expected));
@@ -199,7 +199,7 @@ TEST(Generator, SaysWhatIsWrong) {
   huge.hidden = int64_t(1) << 32;
   huge.windows.assign(1000, 0);
   expect_error(ErrorKind::memory, {"weights", "keys and values", "free"},
-               [&] { model::Decoder(huge, {}, {.context = 4096, .threads = 1}); });
+               [&] { generate::Decoder(huge, {}, {.context = 4096, .threads = 1}); });
 }
 
 }  // namespace

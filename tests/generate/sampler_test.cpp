@@ -1,5 +1,5 @@
 // The sampler against what its options promise: exact probabilities by chi-square, smallest sets, ties.
-#include "zeno/model/sampler.h"
+#include "zeno/generate/sampler.h"
 
 #include <gtest/gtest.h>
 
@@ -15,8 +15,8 @@
 namespace zeno::test {
 namespace {
 
-using model::Candidate;
-using model::SamplingOptions;
+using generate::Candidate;
+using generate::SamplingOptions;
 
 std::vector<float> random_logits(size_t count, uint64_t seed, double size = 2) {
   std::vector<float> logits(count);
@@ -50,7 +50,7 @@ void expect_distribution(const std::vector<float>& logits, const SamplingOptions
   for (int i = 0; i < kDraws; ++i) {
     std::vector<float> row = logits;
     before.assign(size_t(i % 200), 0);
-    ++counts[model::pick_token(row, before, options, uint64_t(i / 200))];
+    ++counts[generate::pick_token(row, before, options, uint64_t(i / 200))];
   }
   double chi = 0;
   int cells = 0;
@@ -93,7 +93,7 @@ TEST(Sampler, TopPKeepsTheSmallestSetThatReachesIt) {
     const std::vector<double> p = softmax(logits, 1);
     const std::vector<int32_t> order = ranking(logits);
     for (const double top_p : {0.01, 0.3, 0.9, 0.999}) {
-      const std::vector<Candidate> kept = model::candidates(logits, {.top_p = top_p});
+      const std::vector<Candidate> kept = generate::candidates(logits, {.top_p = top_p});
       double mass = 0, total = 0;
       for (size_t i = 0; i < kept.size(); ++i) {
         EXPECT_EQ(kept[i].token, order[i]);
@@ -113,7 +113,7 @@ TEST(Sampler, TopKAndTopPTogether) {
   for (const double p : {0.1, 0.4, 0.2, 0.3}) logits.push_back(float(std::log(p)));
   const auto tokens = [&](const SamplingOptions& options) {
     std::vector<int32_t> all;
-    for (const Candidate& c : model::candidates(logits, options)) all.push_back(c.token);
+    for (const Candidate& c : generate::candidates(logits, options)) all.push_back(c.token);
     return all;
   };
   EXPECT_EQ(tokens({.top_k = 3}), (std::vector<int32_t>{1, 3, 2}));
@@ -127,11 +127,11 @@ TEST(Sampler, TopKAndTopPTogether) {
 TEST(Sampler, EqualLogitsRankById) {
   const std::vector<float> flat(10, 0.5f);
   std::vector<int32_t> kept;
-  for (const Candidate& c : model::candidates(flat, {.top_k = 4})) kept.push_back(c.token);
+  for (const Candidate& c : generate::candidates(flat, {.top_k = 4})) kept.push_back(c.token);
   EXPECT_EQ(kept, (std::vector<int32_t>{0, 1, 2, 3}));
-  EXPECT_EQ(model::candidates(flat, {.top_p = 0.35}).size(), 4u);
+  EXPECT_EQ(generate::candidates(flat, {.top_p = 0.35}).size(), 4u);
   std::vector<float> row = flat;
-  EXPECT_EQ(model::pick_token(row, {}, {.temperature = 0}, 0), 0);
+  EXPECT_EQ(generate::pick_token(row, {}, {.temperature = 0}, 0), 0);
 }
 
 TEST(Sampler, TemperatureZeroIsGreedyAndIgnoresTheSeed) {
@@ -142,7 +142,7 @@ TEST(Sampler, TemperatureZeroIsGreedyAndIgnoresTheSeed) {
          {SamplingOptions{.temperature = 0, .seed = seed}, SamplingOptions{.top_k = 1, .seed = seed},
           SamplingOptions{.top_p = 1e-9, .seed = seed}, SamplingOptions{.min_p = 1, .seed = seed}}) {
       std::vector<float> row = logits;
-      EXPECT_EQ(model::pick_token(row, {}, o, seed), best);
+      EXPECT_EQ(generate::pick_token(row, {}, o, seed), best);
     }
   }
 }
@@ -151,7 +151,7 @@ TEST(Sampler, ChanceIsAFunctionOfSeedSequenceAndPosition) {
   const std::vector<float> logits = random_logits(500, 8, 0.5);
   const auto draw = [&](uint64_t seed, uint64_t sequence, size_t position) {
     std::vector<float> row = logits;
-    return model::pick_token(row, std::vector<int32_t>(position), {.seed = seed}, sequence);
+    return generate::pick_token(row, std::vector<int32_t>(position), {.seed = seed}, sequence);
   };
   int same = 0;
   for (size_t i = 0; i < 50; ++i) {
@@ -165,20 +165,21 @@ TEST(Sampler, ChanceIsAFunctionOfSeedSequenceAndPosition) {
 
 TEST(Sampler, RepetitionPenaltyCountsEachTokenOnce) {
   std::vector<float> logits = {2, -2, 1, 0};
-  model::penalise_repetition(logits, std::vector<int32_t>{0, 0, 1, 3}, 2);
+  generate::penalise_repetition(logits, std::vector<int32_t>{0, 0, 1, 3}, 2);
   EXPECT_EQ(logits, (std::vector<float>{1, -4, 1, 0}));
 }
 
 TEST(Sampler, SaysWhatIsWrong) {
-  expect_error(ErrorKind::usage, {"temperature", "-1"}, [] { model::check_sampling({.temperature = -1}); });
-  expect_error(ErrorKind::usage, {"top-p", "0"}, [] { model::check_sampling({.top_p = 0}); });
-  expect_error(ErrorKind::usage, {"top-k", "-3"}, [] { model::check_sampling({.top_k = -3}); });
-  expect_error(ErrorKind::usage, {"min-p"}, [] { model::check_sampling({.min_p = std::nan("")}); });
+  expect_error(ErrorKind::usage, {"temperature", "-1"},
+               [] { generate::check_sampling({.temperature = -1}); });
+  expect_error(ErrorKind::usage, {"top-p", "0"}, [] { generate::check_sampling({.top_p = 0}); });
+  expect_error(ErrorKind::usage, {"top-k", "-3"}, [] { generate::check_sampling({.top_k = -3}); });
+  expect_error(ErrorKind::usage, {"min-p"}, [] { generate::check_sampling({.min_p = std::nan("")}); });
   expect_error(ErrorKind::usage, {"repetition-penalty"},
-               [] { model::check_sampling({.repetition_penalty = 0}); });
+               [] { generate::check_sampling({.repetition_penalty = 0}); });
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     std::vector<float> logits = {1, bad, 2};
-    expect_error(ErrorKind::data, {"logits"}, [&] { model::pick_token(logits, {}, {}, 0); });
+    expect_error(ErrorKind::data, {"logits"}, [&] { generate::pick_token(logits, {}, {}, 0); });
   }
 }
 

@@ -1,4 +1,4 @@
-#include "zeno/train/csv_file.h"
+#include "zeno/report/csv_file.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 
 #include "tests/support/temp_dir.h"
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 // Cells of all rows of a CSV file as RFC 4180 has it.
@@ -115,4 +115,4 @@ TEST(CsvFile, HasAHeaderAndLinesThatCanBeReadAtOnce) {
 }
 
 }  // namespace
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -1,4 +1,4 @@
-#include "zeno/train/json_text.h"
+#include "zeno/report/json_text.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 
 #include "zeno/base/rng.h"
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 using nlohmann::json;
@@ -48,4 +48,4 @@ TEST(JsonString, IsAlwaysValid) {
 }
 
 }  // namespace
-}  // namespace zeno::train
+}  // namespace zeno::report

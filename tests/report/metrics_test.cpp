@@ -1,4 +1,4 @@
-#include "zeno/train/metrics.h"
+#include "zeno/report/metrics.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_dir.h"
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 using nlohmann::json;
@@ -163,4 +163,4 @@ TEST(MetricsFile, ReportsAPathThatCannotBeWritten) {
 }
 
 }  // namespace
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -1,4 +1,4 @@
-#include "zeno/train/progress.h"
+#include "zeno/report/progress.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include "tests/support/temp_dir.h"
 #include "tests/support/terminal.h"
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 ProgressState example() {
@@ -130,4 +130,4 @@ TEST(Progress, RedrawsInATerminalWithoutHurry) {
 }
 
 }  // namespace
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -1,4 +1,4 @@
-#include "zeno/train/record_file.h"
+#include "zeno/report/record_file.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_dir.h"
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 using test::expect_error;
@@ -114,4 +114,4 @@ TEST(RecordFile, ReadsTheEndOfALargeFileOnly) {
 }
 
 }  // namespace
-}  // namespace zeno::train
+}  // namespace zeno::report

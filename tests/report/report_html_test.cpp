@@ -1,6 +1,6 @@
 // The page as text: what a browser without script, a search or another program finds in it. tests/report
 // looks at it in a browser.
-#include "zeno/train/report_html.h"
+#include "zeno/report/page/report_html.h"
 
 #include <gtest/gtest.h>
 
@@ -10,10 +10,10 @@
 #include "tests/support/temp_dir.h"
 #include "zeno/base/error.h"
 #include "zeno/page/html_text.h"
-#include "zeno/train/report_json.h"
-#include "zeno/train/report_memory.h"
+#include "zeno/report/page/report_json.h"
+#include "zeno/report/page/report_memory.h"
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 using nlohmann::json;
@@ -103,4 +103,4 @@ TEST(ReportMemory, AnAccountTravelsBetweenRanks) {
 }
 
 }  // namespace
-}  // namespace zeno::train
+}  // namespace zeno::report

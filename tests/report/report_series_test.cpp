@@ -1,11 +1,11 @@
-#include "zeno/train/report_series.h"
+#include "zeno/report/page/report_series.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 std::vector<SeriesPoint> wave(int64_t count) {
@@ -81,4 +81,4 @@ TEST(ReportSeries, SmoothingIsAWeightedMeanOfBothSides) {
 }
 
 }  // namespace
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -1,10 +1,10 @@
-#include "zeno/train/report_timeline.h"
+#include "zeno/report/page/report_timeline.h"
 
 #include <gtest/gtest.h>
 
 #include "tests/support/expect_error.h"
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 using zero::Lane;
@@ -88,4 +88,4 @@ TEST(ReportTimeline, ManyNarrowSpansBecomeFew) {
 }
 
 }  // namespace
-}  // namespace zeno::train
+}  // namespace zeno::report

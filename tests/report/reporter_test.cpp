@@ -1,4 +1,4 @@
-#include "zeno/train/reporter.h"
+#include "zeno/report/reporter.h"
 
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -9,12 +9,12 @@
 #include "tests/support/temp_dir.h"
 #include "zeno/base/log.h"
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 TEST(Reporter, EveryFileGetsStepsAndEvaluations) {
   const test::TempDir folder;
-  ParsedConfig parsed;
+  config::ParsedConfig parsed;
   parsed.config.run.out = folder.path();
   parsed.config.run.model = "model";
   parsed.command = "zeno train --model model --data 'a b.jsonl'";
@@ -69,7 +69,7 @@ TEST(Reporter, WritesAgainWhatAFullDiskDidNotTake) {
   FullAtTimes disk;
   const FileSystemOverride use(disk);
   const test::TempDir folder;
-  ParsedConfig parsed;
+  config::ParsedConfig parsed;
   parsed.config.run.out = folder.path();
   set_log_level(LogLevel::info);
   testing::internal::CaptureStderr();
@@ -99,7 +99,7 @@ TEST(Reporter, BeginsOnAFullDisk) {
   FullAtTimes disk;
   const FileSystemOverride use(disk);
   const test::TempDir folder;
-  ParsedConfig parsed;
+  config::ParsedConfig parsed;
   parsed.config.run.out = folder.path();
   set_log_level(LogLevel::info);
   testing::internal::CaptureStderr();
@@ -125,7 +125,7 @@ TEST(Reporter, SaysWhatIsMissingWhenTheDiskStaysFull) {
   FullAtTimes disk;
   const FileSystemOverride use(disk);
   const test::TempDir folder;
-  ParsedConfig parsed;
+  config::ParsedConfig parsed;
   parsed.config.run.out = folder.path();
   set_log_level(LogLevel::info);
   testing::internal::CaptureStderr();
@@ -152,7 +152,7 @@ TEST(Reporter, AMillionStepsTakeNoMoreMemory) {
     ssize_t pwrite(int, const void*, size_t bytes, off_t) override { return ssize_t(bytes); }
   } disk;
   const test::TempDir folder;
-  ParsedConfig parsed;
+  config::ParsedConfig parsed;
   parsed.config.run.out = folder.path();
   Reporter reporter(parsed, 1'000'000, 0, {});
   set_log_level(LogLevel::error);
@@ -184,7 +184,7 @@ TEST(Reporter, TheBestEvaluationOutlivesOnesThatAreNoNumbers) {
     ssize_t pwrite(int, const void*, size_t bytes, off_t) override { return ssize_t(bytes); }
   } disk;
   const test::TempDir folder;
-  ParsedConfig parsed;
+  config::ParsedConfig parsed;
   parsed.config.run.out = folder.path();
   Reporter reporter(parsed, 5000, 0, {});
   set_log_level(LogLevel::error);
@@ -206,7 +206,7 @@ TEST(Reporter, TheBestEvaluationOutlivesOnesThatAreNoNumbers) {
 // TensorBoard shows the files of a folder as one run.
 TEST(Reporter, EventsOfARunBeforeGoUnlessThisOneGoesOn) {
   const test::TempDir folder;
-  ParsedConfig parsed;
+  config::ParsedConfig parsed;
   parsed.config.run.out = folder.path();
   make_folders(folder.path() / "tensorboard");
   const Path old = folder.path() / "tensorboard/events.out.tfevents.1.old";
@@ -218,4 +218,4 @@ TEST(Reporter, EventsOfARunBeforeGoUnlessThisOneGoesOn) {
 }
 
 }  // namespace
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -1,11 +1,11 @@
-#include "zeno/train/step_series.h"
+#include "zeno/report/step_series.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 using Value = StepSeries::Value;
@@ -79,4 +79,4 @@ TEST(StepSeries, LongRunsKeepExtremesGapsMeansAndBothEnds) {
 }
 
 }  // namespace
-}  // namespace zeno::train
+}  // namespace zeno::report

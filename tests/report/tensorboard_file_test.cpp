@@ -1,6 +1,6 @@
 // The event file against a reader of its own: frames, checksums and fields. tools/check_tensorboard.py does
 // the same with the real TensorBoard.
-#include "zeno/train/tensorboard_file.h"
+#include "zeno/report/tensorboard_file.h"
 
 #include <gtest/gtest.h>
 
@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "tests/support/temp_dir.h"
-#include "zeno/train/crc32c.h"
+#include "zeno/report/crc32c.h"
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 TEST(Crc32c, KnownAnswers) {
@@ -172,4 +172,4 @@ TEST(TensorBoardFile, WritesRecordsUnderTheUsualTags) {
 }
 
 }  // namespace
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -1,4 +1,4 @@
-#include "zeno/train/trace_file.h"
+#include "zeno/report/trace_file.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_dir.h"
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 using nlohmann::json;
@@ -79,4 +79,4 @@ TEST(Trace, RefusesTimesThatAreNotTimes) {
 }
 
 }  // namespace
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -1,13 +1,13 @@
-#include "zeno/train/trouble_text.h"
+#include "zeno/report/trouble_text.h"
 
 #include <gtest/gtest.h>
 
 #include <regex>
 #include <set>
 
-#include "zeno/train/config_keys.h"
+#include "zeno/config/config_keys.h"
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 TroubleSetting setting(int stage, int64_t accum = 1) {
@@ -92,7 +92,7 @@ TEST(TroubleText, LossScale) {
 // Whatever the run is like, its advice names flags and keys that exist.
 TEST(TroubleText, EverySettingThatIsNamedExists) {
   std::set<std::string> flags, keys;
-  for (const ConfigKey& key : config_keys()) {
+  for (const config::ConfigKey& key : config::config_keys()) {
     if (!key.flag.empty()) flags.insert(std::string(key.flag));
     keys.insert(std::string(key.path));
     keys.insert(std::string(key.path.substr(key.path.rfind('.') + 1)));
@@ -140,7 +140,7 @@ TEST(TroubleText, AdviceSaysWhatBoundsTheStep) {
   const Troubles computes = after({.compute = 97, .communication = 3}, 100);
   EXPECT_EQ(advice(computes, {}, s, {}), "Computation bounds the step: 97 % of it.");
   EXPECT_TRUE(has(advice(computes, {}, s, {1 << 20, 8 << 20}), "--micro-batch 2 --grad-accum 2"));
-  s.config.recompute.mode = RecomputeMode::full;
+  s.config.recompute.mode = config::RecomputeMode::full;
   EXPECT_TRUE(has(advice(computes, {}, s, {1 << 20, 8 << 20}), "--recompute auto"));
   EXPECT_FALSE(has(advice(computes, {}, s, {7 << 20, 8 << 20}), "--recompute"));
   EXPECT_TRUE(has(advice(after({.compute = 97}, 5), {}, s, {}), "Too short"));
@@ -154,4 +154,4 @@ TEST(TroubleText, AdviceSaysWhatBoundsTheStep) {
 }
 
 }  // namespace
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -1,9 +1,9 @@
 // The detectors, fed with made-up steps: each speaks when it must, once, and not otherwise.
-#include "zeno/train/troubles.h"
+#include "zeno/report/troubles.h"
 
 #include <gtest/gtest.h>
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 constexpr int64_t kEnough = Troubles::kWarmUp + Troubles::kWindow;
@@ -255,4 +255,4 @@ TEST(Troubles, TheWorstComesFirst) {
 }
 
 }  // namespace
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "zeno/base/dtype.h"
+#include "zeno/config/loss_scale.h"
+#include "zeno/config/schedule.h"
 #include "zeno/data/dataset/options.h"
-#include "zeno/train/loss_scale.h"
-#include "zeno/train/schedule.h"
 
-namespace zeno::train {
+namespace zeno::config {
 
 enum class OffloadDevice { none, cpu, nvme, automatic };
 enum class OptimizerKind { adamw, adam, sgd, lion };  // adam: weight decay added to the gradient
@@ -242,4 +242,4 @@ constexpr std::string_view text_of(E value) {
   return kNames<E>[static_cast<size_t>(value)];
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::config

@@ -3,9 +3,9 @@
 #include <cstdlib>
 
 #include "zeno/base/error.h"
-#include "zeno/train/config_resolve.h"
+#include "zeno/config/config_resolve.h"
 
-namespace zeno::train {
+namespace zeno::config {
 namespace {
 
 using Kind = ValueOrigin::Kind;
@@ -153,4 +153,4 @@ void resolve_batch(ParsedConfig& parsed, int64_t world) {
   if (before.grad_accum == 0) parsed.derive(kAccum, "train / (micro × ranks)");
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::config

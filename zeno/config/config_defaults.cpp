@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "zeno/train/config_resolve.h"
+#include "zeno/config/config_resolve.h"
 
-namespace zeno::train {
+namespace zeno::config {
 namespace {
 
 using Kind = ValueOrigin::Kind;
@@ -94,4 +94,4 @@ int64_t default_batch(int64_t sequences, int64_t seq_len, int64_t least) {
   return batch;
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::config

@@ -1,12 +1,12 @@
-#include "zeno/train/config_keys.h"
+#include "zeno/config/config_keys.h"
 
 #include <algorithm>
 #include <cmath>
 #include <unordered_map>
 
-#include "zeno/train/config_table.h"
+#include "zeno/config/config_table.h"
 
-namespace zeno::train {
+namespace zeno::config {
 
 ConfigKey& ConfigKey::range(double low, double high) {
   min = low;
@@ -251,4 +251,4 @@ std::string show_default(const ConfigKey& key) {
   return quoted ? text.substr(1, text.size() - 2) : text;
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::config

@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "zeno/train/config.h"
-#include "zeno/train/relaxed_json.h"
+#include "zeno/config/config.h"
+#include "zeno/config/relaxed_json.h"
 
-namespace zeno::train {
+namespace zeno::config {
 
 enum class KeyType { boolean, integer, number, text, choice, dtype, numbers, texts, block, open_block };
 
@@ -87,4 +87,4 @@ bool applies_to(const ConfigKey& key, const TrainConfig& config);
 
 bool equals_ignoring_case(std::string_view a, std::string_view b);
 
-}  // namespace zeno::train
+}  // namespace zeno::config

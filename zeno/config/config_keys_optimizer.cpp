@@ -1,7 +1,7 @@
 // Rows of "optimizer" and "scheduler".
-#include "zeno/train/config_table.h"
+#include "zeno/config/config_table.h"
 
-namespace zeno::train {
+namespace zeno::config {
 namespace {
 
 using enum KeyType;
@@ -187,4 +187,4 @@ void add_optimizer_keys(TableBuilder& table) {
   table.no_effect("zero_force_ds_cpu_optimizer", boolean, "true", "Zeno has its own optimizers only");
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::config

@@ -1,8 +1,8 @@
 // Rows of everything that Zeno knows but does not need: monitors, profilers, I/O, checkpoint options, other
 // kinds of parallelism. Harmless ones are warned about; those that would change results are refused.
-#include "zeno/train/config_table.h"
+#include "zeno/config/config_table.h"
 
-namespace zeno::train {
+namespace zeno::config {
 namespace {
 
 using enum KeyType;
@@ -147,4 +147,4 @@ void add_other_keys(TableBuilder& table) {
   add_training_features(table);
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::config

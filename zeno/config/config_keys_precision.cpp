@@ -1,7 +1,7 @@
 // Rows of the batch sizes, gradients, fp16, bf16 and data types.
-#include "zeno/train/config_table.h"
+#include "zeno/config/config_table.h"
 
-namespace zeno::train {
+namespace zeno::config {
 namespace {
 
 using enum KeyType;
@@ -123,4 +123,4 @@ void add_precision_keys(TableBuilder& table) {
   table.top();
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::config

@@ -1,7 +1,7 @@
 // Rows of Zeno's own block for fine-tuning: data, evaluation, adapters, watching the loss.
-#include "zeno/train/config_table.h"
+#include "zeno/config/config_table.h"
 
-namespace zeno::train {
+namespace zeno::config {
 namespace {
 
 constexpr auto kData = &TrainConfig::data;
@@ -144,4 +144,4 @@ void add_tuning_keys(TableBuilder& table) {
   add_watch(table);
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::config

@@ -1,7 +1,7 @@
 // Rows of recomputation and of Zeno's own block, where the flags of `zeno train` live too.
-#include "zeno/train/config_table.h"
+#include "zeno/config/config_table.h"
 
-namespace zeno::train {
+namespace zeno::config {
 namespace {
 
 using enum KeyType;
@@ -199,4 +199,4 @@ void add_zeno_keys(TableBuilder& table) {
   table.renamed("seed", integer, {"zeno.seed"}, "the same as zeno.seed").range(0);
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::config

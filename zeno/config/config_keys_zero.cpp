@@ -1,7 +1,7 @@
 // Rows of "zero_optimization" and its inner blocks.
-#include "zeno/train/config_table.h"
+#include "zeno/config/config_table.h"
 
-namespace zeno::train {
+namespace zeno::config {
 namespace {
 
 using enum KeyType;
@@ -210,4 +210,4 @@ void add_zero_keys(TableBuilder& table) {
                 "deprecated, from the time of zero_optimization: true");
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::config

@@ -1,15 +1,15 @@
-#include "zeno/train/config_parser.h"
+#include "zeno/config/config_parser.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "zeno/base/error.h"
-#include "zeno/train/config_keys.h"
-#include "zeno/train/config_resolve.h"
-#include "zeno/train/config_value.h"
+#include "zeno/config/config_keys.h"
+#include "zeno/config/config_resolve.h"
+#include "zeno/config/config_value.h"
 
-namespace zeno::train {
+namespace zeno::config {
 namespace {
 
 using Type = JsonValue::Type;
@@ -295,4 +295,4 @@ ParsedConfig parse_config(const JsonDocument& document, std::span<const FlagOver
   return parse(&document, flags);
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::config

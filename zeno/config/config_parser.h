@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "zeno/train/config.h"
-#include "zeno/train/relaxed_json.h"
+#include "zeno/config/config.h"
+#include "zeno/config/relaxed_json.h"
 
-namespace zeno::train {
+namespace zeno::config {
 
 // A flag sets a key of the table: {"optimizer.params.lr", "1e-4", "--lr"}. Repeat it to append to a list.
 struct FlagOverride {
@@ -48,4 +48,4 @@ ParsedConfig parse_config(const JsonDocument& document, std::span<const FlagOver
 // The effective value of every key and where it came from, as a table for --print-config.
 std::string print_config(const ParsedConfig& parsed);
 
-}  // namespace zeno::train
+}  // namespace zeno::config

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "zeno/train/config_keys.h"
-#include "zeno/train/config_parser.h"
+#include "zeno/config/config_keys.h"
+#include "zeno/config/config_parser.h"
 
-namespace zeno::train {
+namespace zeno::config {
 namespace {
 
 void append_list(std::string& out, std::string_view title, const std::vector<std::string>& lines) {
@@ -47,4 +47,4 @@ std::string print_config(const ParsedConfig& parsed) {
   return out;
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::config

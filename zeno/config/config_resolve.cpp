@@ -1,4 +1,4 @@
-#include "zeno/train/config_resolve.h"
+#include "zeno/config/config_resolve.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,11 +9,11 @@
 #include "zeno/base/math.h"
 #include "zeno/base/quantity.h"
 #include "zeno/base/utf8.h"
+#include "zeno/config/config_keys.h"
 #include "zeno/plan/plan_rows.h"
-#include "zeno/train/config_keys.h"
 #include "zeno/zero/policy.h"
 
-namespace zeno::train {
+namespace zeno::config {
 namespace {
 
 using Kind = ValueOrigin::Kind;
@@ -355,4 +355,4 @@ void resolve_steps(ParsedConfig& parsed, int64_t total_steps) {
   }
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::config

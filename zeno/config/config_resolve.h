@@ -4,10 +4,10 @@
 
 #include <cstdint>
 
+#include "zeno/config/config_parser.h"
 #include "zeno/device/device.h"
-#include "zeno/train/config_parser.h"
 
-namespace zeno::train {
+namespace zeno::config {
 
 // Called by parse_config, first: what holds where nobody says otherwise.
 void fill_defaults(ParsedConfig& parsed);
@@ -42,4 +42,4 @@ void resolve_model(ParsedConfig& parsed, int64_t hidden_size, int64_t blocks);
 // The length of the run for schedules that need it and were not given one; call when it follows from epochs.
 void resolve_steps(ParsedConfig& parsed, int64_t total_steps);
 
-}  // namespace zeno::train
+}  // namespace zeno::config

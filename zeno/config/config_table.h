@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "zeno/train/config_keys.h"
+#include "zeno/config/config_keys.h"
 
-namespace zeno::train {
+namespace zeno::config {
 
 template <auto First, auto... Rest>
 auto& field_of(auto& config) {
@@ -134,4 +134,4 @@ void add_other_keys(TableBuilder& table);      // monitors, aio, checkpoint, par
 void add_zeno_keys(TableBuilder& table);       // activation_checkpointing, zeno
 void add_tuning_keys(TableBuilder& table);     // the part of zeno for fine-tuning
 
-}  // namespace zeno::train
+}  // namespace zeno::config

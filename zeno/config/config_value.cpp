@@ -1,11 +1,11 @@
-#include "zeno/train/config_value.h"
+#include "zeno/config/config_value.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "zeno/base/error.h"
 
-namespace zeno::train {
+namespace zeno::config {
 namespace {
 
 using Type = JsonValue::Type;
@@ -150,4 +150,4 @@ bool is_active_block(const JsonValue& block) {
   return !block.members.empty();
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::config

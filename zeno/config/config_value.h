@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "zeno/train/config_keys.h"
+#include "zeno/config/config_keys.h"
 
-namespace zeno::train {
+namespace zeno::config {
 
 // `where` names the place for messages: "ds.json:12: zero_optimization.stage". Numbers and booleans may be
 // quoted, a list may be a single value: what DeepSpeed lets pass, and what a command-line flag looks like.
@@ -20,4 +20,4 @@ bool is_neutral(const ConfigKey& key, const JsonValue& value);
 // True when some "enabled" inside is true, or when there is none and the block is not empty.
 bool is_active_block(const JsonValue& block);
 
-}  // namespace zeno::train
+}  // namespace zeno::config

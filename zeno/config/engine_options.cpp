@@ -1,4 +1,4 @@
-#include "zeno/train/policy.h"
+#include "zeno/config/engine_options.h"
 
 #include <fmt/format.h>
 
@@ -12,9 +12,9 @@
 #include "zeno/base/quantity.h"
 #include "zeno/checkpoint/manifest.h"
 #include "zeno/device/device.h"
-#include "zeno/train/peer_snapshot.h"
+#include "zeno/train/saving/peer_snapshot.h"
 
-namespace zeno::train {
+namespace zeno::config {
 namespace {
 
 nn::Recompute recompute_of(RecomputeMode mode) {
@@ -215,4 +215,4 @@ OptimizerHyper hyper_after(const TrainConfig& config, int64_t completed) {
           .step = completed + 1};
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::config

@@ -1,12 +1,12 @@
 // From the user's configuration to what the engine takes.
 #pragma once
 
+#include "zeno/config/config_parser.h"
 #include "zeno/kernels/optimizer.h"
 #include "zeno/plan/offload.h"
-#include "zeno/train/config_parser.h"
 #include "zeno/zero/engine.h"
 
-namespace zeno::train {
+namespace zeno::config {
 
 // --seq-len, or the model's context up to a length that is practical on any machine.
 int64_t sequence_length(const RunConfig& run, int64_t max_positions);
@@ -25,4 +25,4 @@ void check_disk_folders(const ParsedConfig& parsed);
 // Hyperparameters of the optimizer step that follows `completed` steps.
 OptimizerHyper hyper_after(const TrainConfig& config, int64_t completed);
 
-}  // namespace zeno::train
+}  // namespace zeno::config

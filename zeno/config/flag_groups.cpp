@@ -1,10 +1,10 @@
-#include "zeno/train/flag_groups.h"
+#include "zeno/config/flag_groups.h"
 
 #include <set>
 
 #include "zeno/base/error.h"
 
-namespace zeno::train {
+namespace zeno::config {
 namespace {
 
 struct NamedGroup {
@@ -52,4 +52,4 @@ const std::vector<FlagGroup>& flag_groups() {
   return groups;
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::config

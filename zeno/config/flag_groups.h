@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "zeno/train/config_keys.h"
+#include "zeno/config/config_keys.h"
 
-namespace zeno::train {
+namespace zeno::config {
 
 struct FlagGroup {
   std::string_view title;
@@ -27,4 +27,4 @@ inline constexpr std::string_view kExpertFlags = "Expert";
 // Every flag of the table once. A flag that no other group names is in the last one, Expert.
 const std::vector<FlagGroup>& flag_groups();
 
-}  // namespace zeno::train
+}  // namespace zeno::config

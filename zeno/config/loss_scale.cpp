@@ -1,11 +1,11 @@
-#include "zeno/train/loss_scale.h"
+#include "zeno/config/loss_scale.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "zeno/base/error.h"
 
-namespace zeno::train {
+namespace zeno::config {
 
 void validate_loss_scale(const LossScaleConfig& config) {
   constexpr auto kUsage = ErrorKind::usage;
@@ -64,4 +64,4 @@ void LossScaler::on_clean_step() {
   }
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::config

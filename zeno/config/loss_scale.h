@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace zeno::train {
+namespace zeno::config {
 
 struct LossScaleConfig {
   double loss_scale = 0;  // 0: dynamic; else the fixed scale
@@ -55,4 +55,4 @@ class LossScaler {
 // scale is dynamic.
 void validate_loss_scale(const LossScaleConfig& config);
 
-}  // namespace zeno::train
+}  // namespace zeno::config

@@ -1,4 +1,4 @@
-#include "zeno/train/relaxed_json.h"
+#include "zeno/config/relaxed_json.h"
 
 #include <charconv>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include "zeno/base/file.h"
 #include "zeno/base/utf8.h"
 
-namespace zeno::train {
+namespace zeno::config {
 namespace {
 
 constexpr int kMaxDepth = 64;           // deeper than any config, shallow enough for every stack
@@ -385,4 +385,4 @@ JsonDocument load_relaxed_json(const std::string& path_or_base64) {
   return {parse_relaxed_json(text, path_or_base64), path_or_base64};
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::config

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace zeno::train {
+namespace zeno::config {
 
 struct JsonMember;
 
@@ -53,4 +53,4 @@ JsonDocument load_relaxed_json(const std::string& path_or_base64);
 // Empty optional when the text is no base64.
 std::optional<std::string> decode_base64(std::string_view text);
 
-}  // namespace zeno::train
+}  // namespace zeno::config

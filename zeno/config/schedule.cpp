@@ -1,4 +1,4 @@
-#include "zeno/train/schedule.h"
+#include "zeno/config/schedule.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include "zeno/base/error.h"
 
-namespace zeno::train {
+namespace zeno::config {
 namespace {
 
 double as_double(int64_t value) { return static_cast<double>(value); }
@@ -114,4 +114,4 @@ double learning_rate(const ScheduleConfig& config, int64_t completed_steps) {
   return config.lr;
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::config

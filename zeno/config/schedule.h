@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-namespace zeno::train {
+namespace zeno::config {
 
 enum class ScheduleType {
   constant,  // Zeno's own four: linear warm-up to lr, reached at step `warmup_steps`, then …
@@ -59,4 +59,4 @@ bool needs_total_steps(ScheduleType type);
 // completed_steps >= 0; throws a usage Error when total_steps is needed and missing.
 double learning_rate(const ScheduleConfig& config, int64_t completed_steps);
 
-}  // namespace zeno::train
+}  // namespace zeno::config

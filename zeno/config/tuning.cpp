@@ -1,11 +1,11 @@
-#include "zeno/train/tuning.h"
+#include "zeno/config/tuning.h"
 
 #include <fmt/format.h>
 
 #include "zeno/base/error.h"
 #include "zeno/model/adapter.h"
 
-namespace zeno::train {
+namespace zeno::config {
 namespace {
 
 // Names may be joined by commas, as other tools have it. In an expression a comma is a part of it.
@@ -82,4 +82,4 @@ model::Tuning tuning_of(const TrainConfig& config, bool trains) {
   return tuning;
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::config

@@ -1,4 +1,4 @@
-#include "zeno/model/decoder.h"
+#include "zeno/generate/decoder.h"
 
 #include <algorithm>
 #include <utility>
@@ -10,7 +10,7 @@
 #include "zeno/kernels/matmul.h"
 #include "zeno/model/layers.h"
 
-namespace zeno::model {
+namespace zeno::generate {
 namespace {
 
 constexpr size_t kAlignment = 256;
@@ -40,7 +40,8 @@ size_t memory_limit(Device device) {
 
 }  // namespace
 
-Decoder::Decoder(const ModelConfig& config, const ParameterValues& values, const DecoderOptions& options)
+Decoder::Decoder(const model::ModelConfig& config, const model::ParameterValues& values,
+                 const DecoderOptions& options)
     : dtype_(options.dtype.value_or(config.dtype)),
       device_(options.device),
       ledger_(std::make_unique<Ledger>()) {
@@ -52,8 +53,8 @@ Decoder::Decoder(const ModelConfig& config, const ParameterValues& values, const
   rows_ = std::max(options.sequences, std::min(kPart, context));
   threads_ = options.threads > 0 ? options.threads : available_cores();
   if (device_.kind != Device::Kind::cpu) threads_ = 1;
-  model_ = build_layers(config, context);
-  const std::vector<nn::Parameter> table = parameter_table(model_);
+  model_ = model::build_layers(config, context);
+  const std::vector<nn::Parameter> table = model::parameter_table(model_);
   book(table, options);
   require_fit(options);
   allocate(table);
@@ -148,7 +149,7 @@ void Decoder::allocate(const std::vector<nn::Parameter>& table) {
                                 .scratch_bytes = kernel_scratch_bytes(device_.kind)});
 }
 
-void Decoder::load(const nn::Parameter& parameter, const ParameterValues& values, Workers& workers) {
+void Decoder::load(const nn::Parameter& parameter, const model::ParameterValues& values, Workers& workers) {
   const bool direct = device_.kind == Device::Kind::cpu;
   const Tensor& to = parameters_.at(parameter.name);
   const int64_t batch = direct ? parameter.count() : kPiece;
@@ -257,4 +258,4 @@ std::span<float> Decoder::step(std::span<const Next> next) {
   return logits_of(run(int64_t(next.size()), 1));
 }
 
-}  // namespace zeno::model
+}  // namespace zeno::generate

@@ -20,7 +20,7 @@
 #include "zeno/model/export.h"
 #include "zeno/nn/layer.h"
 
-namespace zeno::model {
+namespace zeno::generate {
 
 struct DecoderOptions {
   Device device;
@@ -33,7 +33,8 @@ struct DecoderOptions {
 class Decoder {
  public:
   // Error(memory) with the numbers when it does not fit.
-  Decoder(const ModelConfig& config, const ParameterValues& values, const DecoderOptions& options);
+  Decoder(const model::ModelConfig& config, const model::ParameterValues& values,
+          const DecoderOptions& options);
   ~Decoder();
 
   int64_t vocab() const { return model_.vocab; }
@@ -58,7 +59,7 @@ class Decoder {
   void book(const std::vector<nn::Parameter>& table, const DecoderOptions& options);
   void require_fit(const DecoderOptions& options) const;
   void allocate(const std::vector<nn::Parameter>& table);
-  void load(const nn::Parameter& parameter, const ParameterValues& values, Workers& workers);
+  void load(const nn::Parameter& parameter, const model::ParameterValues& values, Workers& workers);
   void put_inputs(std::span<const int32_t> tokens, std::span<const int32_t> positions,
                   std::span<const int32_t> sequences);
   // All layers over rows given to put_inputs(); the result is the last of the two activations it swaps.
@@ -80,4 +81,4 @@ class Decoder {
   std::optional<Stream> stream_;
 };
 
-}  // namespace zeno::model
+}  // namespace zeno::generate

@@ -1,4 +1,4 @@
-#include "zeno/model/generator.h"
+#include "zeno/generate/generator.h"
 
 #include <algorithm>
 #include <chrono>
@@ -7,7 +7,7 @@
 #include "zeno/model/layers.h"
 #include "zeno/model/weights.h"
 
-namespace zeno::model {
+namespace zeno::generate {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -33,8 +33,8 @@ std::string_view name_of(Finish finish) {
 }
 
 Generator Generator::open(const Path& folder, const DecoderOptions& options) {
-  const ModelConfig config = load_config(folder);
-  const WeightReader weights(folder, parameter_table(build_layers(config, 1)));
+  const model::ModelConfig config = model::load_config(folder);
+  const model::WeightReader weights(folder, model::parameter_table(model::build_layers(config, 1)));
   const auto values = [&](const nn::Parameter& parameter, int64_t begin, int64_t end, float* out) {
     weights.read(parameter, begin, end, out);
   };
@@ -148,4 +148,4 @@ std::vector<Generation> Generator::generate(const std::vector<std::vector<int32_
   return results;
 }
 
-}  // namespace zeno::model
+}  // namespace zeno::generate

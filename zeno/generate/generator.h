@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "zeno/base/file.h"
-#include "zeno/model/decoder.h"
-#include "zeno/model/sampler.h"
+#include "zeno/generate/decoder.h"
+#include "zeno/generate/sampler.h"
 
-namespace zeno::model {
+namespace zeno::generate {
 
 struct GenerateOptions {
   SamplingOptions sampling;
@@ -46,7 +46,8 @@ struct GenerateStats {
 
 class Generator {
  public:
-  Generator(const ModelConfig& config, const ParameterValues& values, const DecoderOptions& options)
+  Generator(const model::ModelConfig& config, const model::ParameterValues& values,
+            const DecoderOptions& options)
       : decoder_(config, values, options), kept_(size_t(decoder_.sequences())) {}
   // Reads the folder's config.json and weights.
   static Generator open(const Path& folder, const DecoderOptions& options);
@@ -79,4 +80,4 @@ class Generator {
   GenerateStats stats_;
 };
 
-}  // namespace zeno::model
+}  // namespace zeno::generate

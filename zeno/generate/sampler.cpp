@@ -1,4 +1,4 @@
-#include "zeno/model/sampler.h"
+#include "zeno/generate/sampler.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include "zeno/base/error.h"
 #include "zeno/base/rng.h"
 
-namespace zeno::model {
+namespace zeno::generate {
 namespace {
 
 // The most likely token; throws when there is none.
@@ -113,4 +113,4 @@ int32_t pick_token(std::span<float> logits, std::span<const int32_t> before, con
   return all.back().token;  // rounding left a trace of probability
 }
 
-}  // namespace zeno::model
+}  // namespace zeno::generate

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-namespace zeno::model {
+namespace zeno::generate {
 
 struct SamplingOptions {
   double temperature = 1;         // 0: always the most likely token
@@ -39,4 +39,4 @@ std::vector<Candidate> candidates(std::span<const float> logits, const SamplingO
 int32_t pick_token(std::span<float> logits, std::span<const int32_t> before, const SamplingOptions& options,
                    uint64_t sequence);
 
-}  // namespace zeno::model
+}  // namespace zeno::generate

@@ -1,47 +1,48 @@
-#include "zeno/train/setting_choices.h"
+#include "zeno/plan/setting_choices.h"
 
 #include <algorithm>
 
-namespace zeno::train {
+namespace zeno::plan {
 
-plan::PlanChoices open_choices(const ParsedConfig& parsed, const plan::Setting& given, bool batch_open,
-                               Device device, int world, plan::MemoryLimits limits, bool disks) {
-  plan::PlanChoices choices = plan::all_choices(device.kind, world, limits);
-  const ZeroConfig& zero = parsed.config.zero;
+PlanChoices open_choices(const config::ParsedConfig& parsed, const Setting& given, bool batch_open,
+                         Device device, int world, MemoryLimits limits, bool disks) {
+  PlanChoices choices = all_choices(device.kind, world, limits);
+  const config::ZeroConfig& zero = parsed.config.zero;
   // Whose state is on which host has to be known before the planner is asked.
   const bool in_memory = parsed.config.run.peer_snapshot > 0;
   if (parsed.settled("zero_optimization.stage") || in_memory) choices.stages = {given.stage};
-  const auto said = [&](OffloadDevice to, std::string_view key) {
-    return to != OffloadDevice::automatic && (to != OffloadDevice::none || parsed.given(key));
+  const auto said = [&](config::OffloadDevice to, std::string_view key) {
+    return to != config::OffloadDevice::automatic && (to != config::OffloadDevice::none || parsed.given(key));
   };
   const bool folder = !zero.offload_optimizer.nvme_path.empty() || !zero.offload_param.nvme_path.empty();
-  if (!disks && !folder) std::erase(choices.homes, plan::Homes::disk);
+  if (!disks && !folder) std::erase(choices.homes, Homes::disk);
   if (said(zero.offload_optimizer.device, "zero_optimization.offload_optimizer.device") ||
       said(zero.offload_param.device, "zero_optimization.offload_param.device"))
-    choices.homes = {plan::Homes::as_given};
-  const RecomputeMode mode = parsed.config.recompute.mode;
-  if (mode != RecomputeMode::automatic && (mode != RecomputeMode::none || parsed.given("zeno.recompute")))
+    choices.homes = {Homes::as_given};
+  const config::RecomputeMode mode = parsed.config.recompute.mode;
+  if (mode != config::RecomputeMode::automatic &&
+      (mode != config::RecomputeMode::none || parsed.given("zeno.recompute")))
     choices.recompute = {given.recompute};
   if (parsed.given("zero_optimization.overlap_comm")) choices.overlap = zero.overlap_comm;
   if (!batch_open) choices.micro_batches = {given.micro_batch};
   return choices;
 }
 
-void mark_open(ParsedConfig& parsed) {
+void mark_open(config::ParsedConfig& parsed) {
   const auto mark = [&](const char* key) {
     if (!parsed.given(key))
       parsed.origins.insert_or_assign(
-          key, ValueOrigin{ValueOrigin::Kind::planned, "the planner, when the run starts"});
+          key, config::ValueOrigin{config::ValueOrigin::Kind::planned, "the planner, when the run starts"});
   };
   for (const char* key : {"zero_optimization.stage", "zero_optimization.overlap_comm",
                           "zero_optimization.offload_optimizer.device",
                           "zero_optimization.offload_param.device", "zeno.recompute", "zeno.order"})
     mark(key);
-  const BatchConfig& batch = parsed.config.batch;
+  const config::BatchConfig& batch = parsed.config.batch;
   if (batch.micro_batch > 0) return;  // then the batch follows from what is given
   if (batch.train_batch == 0) mark("train_batch_size");
   mark("train_micro_batch_size_per_gpu");
   mark("gradient_accumulation_steps");
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::plan

@@ -1,8 +1,8 @@
-#include "zeno/train/crc32c.h"
+#include "zeno/report/crc32c.h"
 
 #include <array>
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 constexpr std::array<uint32_t, 256> make_table() {
@@ -26,4 +26,4 @@ uint32_t crc32c(std::string_view bytes) {
   return ~crc;
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string_view>
 
-namespace zeno::train {
+namespace zeno::report {
 
 uint32_t crc32c(std::string_view bytes);
 
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -1,4 +1,4 @@
-#include "zeno/train/csv_file.h"
+#include "zeno/report/csv_file.h"
 
 #include <fmt/format.h>
 #include <charconv>
@@ -6,9 +6,9 @@
 #include <cmath>
 #include <iterator>
 
-#include "zeno/train/json_text.h"
+#include "zeno/report/json_text.h"
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 std::string number(double value) {
@@ -106,4 +106,4 @@ CsvFile::CsvFile(const Path& path, int64_t done) : file_(open_records(path, done
   if (file_.empty()) file_.begin(csv_header() + '\n');
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::report

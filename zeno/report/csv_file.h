@@ -10,10 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include "zeno/train/metrics.h"
-#include "zeno/train/record_file.h"
+#include "zeno/report/metrics.h"
+#include "zeno/report/record_file.h"
 
-namespace zeno::train {
+namespace zeno::report {
 
 // Lines without their end. Values that are not finite are written NaN, Inf and -Inf.
 std::string csv_header();
@@ -37,4 +37,4 @@ class CsvFile {
   RecordFile file_;
 };
 
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -1,4 +1,4 @@
-#include "zeno/train/data_page.h"
+#include "zeno/report/data_page.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include "zeno/page/html_table.h"
 #include "zeno/page/html_text.h"
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 using page::html_text, page::Table, page::tile;
@@ -150,4 +150,4 @@ std::string data_page(const DataPage& page) {
 
 void write_data_page(const Path& file, const DataPage& page) { replace_file(file, data_page(page)); }
 
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -9,7 +9,7 @@
 #include "zeno/data/preview/preview.h"
 #include "zeno/data/preview/preview_counts.h"
 
-namespace zeno::train {
+namespace zeno::report {
 
 struct DataPage {
   std::string title;
@@ -22,4 +22,4 @@ std::string data_page(const DataPage& page);
 // Writes or replaces the file in one step.
 void write_data_page(const Path& file, const DataPage& page);
 
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -1,10 +1,10 @@
-#include "zeno/train/json_text.h"
+#include "zeno/report/json_text.h"
 
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-namespace zeno::train {
+namespace zeno::report {
 
 std::string json_number(double value) {
   if (!std::isfinite(value)) return "null";
@@ -18,4 +18,4 @@ std::string json_string(std::string_view text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::report

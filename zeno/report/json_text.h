@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace zeno::train {
+namespace zeno::report {
 
 // The shortest text that reads back as the same double; null for NaN and infinities, which JSON does not
 // have.
@@ -13,4 +13,4 @@ std::string json_number(double value);
 // In quotes, escaped; bytes that are not UTF-8 become U+FFFD.
 std::string json_string(std::string_view text);
 
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -1,4 +1,4 @@
-#include "zeno/train/metrics.h"
+#include "zeno/report/metrics.h"
 
 #include <fmt/core.h>
 
@@ -7,9 +7,9 @@
 
 #include "zeno/base/error.h"
 #include "zeno/base/json_limits.h"
-#include "zeno/train/json_text.h"
+#include "zeno/report/json_text.h"
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 std::string bad_tensor_fields(const std::optional<BadTensor>& bad) {
@@ -84,4 +84,4 @@ void MetricsFile::write_line(std::string line) {
   file_.append(line += '\n');
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::report

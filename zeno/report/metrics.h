@@ -10,9 +10,9 @@
 #include <optional>
 #include <string>
 
-#include "zeno/train/record_file.h"
+#include "zeno/report/record_file.h"
 
-namespace zeno::train {
+namespace zeno::report {
 
 // Where the first non-finite gradient of a skipped step was found.
 struct BadTensor {
@@ -95,4 +95,4 @@ class MetricsFile {
   bool finished_ = false;
 };
 
-}  // namespace zeno::train
+}  // namespace zeno::report

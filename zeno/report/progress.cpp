@@ -1,4 +1,4 @@
-#include "zeno/train/progress.h"
+#include "zeno/report/progress.h"
 
 #include <fmt/core.h>
 
@@ -10,7 +10,7 @@
 
 #include "zeno/device/ledger.h"
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 // Three significant digits with a unit of thousands.
@@ -82,4 +82,4 @@ void Progress::update(const StepRecord& record) {
   if (prints_at(state.step, total_, every_)) line_.print(plain_line(state));
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <string>
 
-#include "zeno/train/metrics.h"
-#include "zeno/train/status_line.h"
+#include "zeno/report/metrics.h"
+#include "zeno/report/status_line.h"
 
-namespace zeno::train {
+namespace zeno::report {
 
 struct ProgressState {
   int64_t step = 0, total = 0;
@@ -43,4 +43,4 @@ class Progress {
   double mean_step_ms_ = 0;
 };
 
-}  // namespace zeno::train
+}  // namespace zeno::report

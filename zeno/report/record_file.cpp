@@ -1,11 +1,11 @@
-#include "zeno/train/record_file.h"
+#include "zeno/report/record_file.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "zeno/base/error.h"
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 constexpr uint64_t kBlock = 64 << 10;
@@ -83,4 +83,4 @@ void RecordFile::flush() {
 
 int64_t RecordFile::take_lost() { return std::exchange(lost_, 0); }
 
-}  // namespace zeno::train
+}  // namespace zeno::report

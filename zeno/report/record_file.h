@@ -12,7 +12,7 @@
 
 #include "zeno/base/file.h"
 
-namespace zeno::train {
+namespace zeno::report {
 
 class RecordFile {
  public:
@@ -46,4 +46,4 @@ class RecordFile {
   int64_t waiting_records_ = 0, lost_ = 0;
 };
 
-}  // namespace zeno::train
+}  // namespace zeno::report

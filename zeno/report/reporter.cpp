@@ -1,4 +1,4 @@
-#include "zeno/train/reporter.h"
+#include "zeno/report/reporter.h"
 
 #include <unistd.h>
 
@@ -10,10 +10,10 @@
 #include "zeno/base/error.h"
 #include "zeno/base/file.h"
 #include "zeno/base/log.h"
-#include "zeno/train/config_keys.h"
-#include "zeno/train/report_html.h"
+#include "zeno/config/config_keys.h"
+#include "zeno/report/page/report_html.h"
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 ReportStep report_step(const StepRecord& r) {
@@ -61,17 +61,18 @@ Path begin_events(const Path& folder, int64_t done) {
 
 }  // namespace
 
-std::vector<ReportSetting> settings_of(const ParsedConfig& parsed) {
+std::vector<ReportSetting> settings_of(const config::ParsedConfig& parsed) {
   std::vector<ReportSetting> settings;
-  for (const ConfigKey& key : config_keys()) {
+  for (const config::ConfigKey& key : config::config_keys()) {
     const auto origin = parsed.origins.find(key.path);
-    if (key.show == nullptr || origin == parsed.origins.end() || !applies_to(key, parsed.config)) continue;
+    if (key.show == nullptr || origin == parsed.origins.end() || !config::applies_to(key, parsed.config))
+      continue;
     settings.push_back({key.path, key.show(parsed.config), origin->second.text});
   }
   return settings;
 }
 
-Reporter::Reporter(const ParsedConfig& parsed, int64_t steps, int64_t done, ReportData data)
+Reporter::Reporter(const config::ParsedConfig& parsed, int64_t steps, int64_t done, ReportData data)
     : out_(parsed.config.run.out),
       step_(done),
       model_(parsed.config.run.model),
@@ -209,4 +210,4 @@ void Reporter::finish_file(RecordFile& file, const std::function<void()>& write)
   keep(file, [] {});  // it may have been written again only now
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -9,21 +9,21 @@
 #include <string>
 #include <vector>
 
-#include "zeno/train/config_parser.h"
-#include "zeno/train/csv_file.h"
-#include "zeno/train/metrics.h"
-#include "zeno/train/progress.h"
-#include "zeno/train/report_data.h"
-#include "zeno/train/run_summary.h"
-#include "zeno/train/tensorboard_file.h"
+#include "zeno/config/config_parser.h"
+#include "zeno/report/csv_file.h"
+#include "zeno/report/metrics.h"
+#include "zeno/report/page/report_data.h"
+#include "zeno/report/progress.h"
+#include "zeno/report/run_summary.h"
+#include "zeno/report/tensorboard_file.h"
 
-namespace zeno::train {
+namespace zeno::report {
 
 class Reporter {
  public:
   // `data` has what is known before the first step. A run that goes on after `done` steps adds to the files
   // of the one before, from there on.
-  Reporter(const ParsedConfig& parsed, int64_t steps, int64_t done, ReportData data);
+  Reporter(const config::ParsedConfig& parsed, int64_t steps, int64_t done, ReportData data);
 
   void step(const StepRecord& record);
   void evaluation(const EvalRecord& record);
@@ -51,6 +51,6 @@ class Reporter {
 };
 
 // Settings that are not defaults, with where they came from.
-std::vector<ReportSetting> settings_of(const ParsedConfig& parsed);
+std::vector<ReportSetting> settings_of(const config::ParsedConfig& parsed);
 
-}  // namespace zeno::train
+}  // namespace zeno::report

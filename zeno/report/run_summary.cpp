@@ -1,11 +1,11 @@
-#include "zeno/train/run_summary.h"
+#include "zeno/report/run_summary.h"
 
 #include <fmt/format.h>
 
 #include "zeno/device/ledger.h"
-#include "zeno/train/progress.h"
+#include "zeno/report/progress.h"
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 std::string_view end_of(const RunSummary& s) {
@@ -48,4 +48,4 @@ std::string describe(const RunSummary& s, const std::string& base_model) {
   return s.advice.empty() ? text : fmt::format("{}\n{}", text, s.advice);
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -5,10 +5,10 @@
 #include <optional>
 #include <string>
 
+#include "zeno/report/metrics.h"
 #include "zeno/train/early_stopping.h"
-#include "zeno/train/metrics.h"
 
-namespace zeno::train {
+namespace zeno::report {
 
 struct RunSummary {
   int64_t steps = 0;  // optimizer steps that were run, skipped ones included
@@ -36,4 +36,4 @@ struct RunSummary {
 // One paragraph for people, and how to try the result.
 std::string describe(const RunSummary& summary, const std::string& base_model);
 
-}  // namespace zeno::train
+}  // namespace zeno::report

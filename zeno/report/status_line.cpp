@@ -1,4 +1,4 @@
-#include "zeno/train/status_line.h"
+#include "zeno/report/status_line.h"
 
 #include <fmt/core.h>
 #include <sys/ioctl.h>
@@ -13,7 +13,7 @@
 #include "zeno/base/disk_operation.h"
 #include "zeno/base/log.h"
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 constexpr auto kRedraw = std::chrono::milliseconds(100);
@@ -78,4 +78,4 @@ void StatusLine::finish() {
   if (terminal_ && exchange_open_line(false)) write_all(fd_, "\n");
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace zeno::train {
+namespace zeno::report {
 
 // A bar for `share` (0 … 1) and as many of the fields as fit into `width` characters, the most needed first:
 // the bar shrinks first, then fields go; a very narrow line has no bar.
@@ -36,4 +36,4 @@ class StatusLine {
   std::chrono::steady_clock::time_point last_draw_{};
 };
 
-}  // namespace zeno::train
+}  // namespace zeno::report

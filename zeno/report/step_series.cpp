@@ -1,10 +1,10 @@
-#include "zeno/train/step_series.h"
+#include "zeno/report/step_series.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 constexpr double kGap = std::numeric_limits<double>::quiet_NaN();
@@ -90,4 +90,4 @@ std::vector<SeriesPoint> StepSeries::means(Value value) const {
   return points;
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -8,9 +8,9 @@
 #include <optional>
 #include <vector>
 
-#include "zeno/train/report_series.h"
+#include "zeno/report/page/report_series.h"
 
-namespace zeno::train {
+namespace zeno::report {
 
 // One optimizer step; values may be NaN.
 struct ReportStep {
@@ -67,4 +67,4 @@ class StepSeries {
   std::optional<ReportStep> first_finite_, last_finite_;
 };
 
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -1,13 +1,13 @@
-#include "zeno/train/step_trace.h"
+#include "zeno/report/step_trace.h"
 
 #include <algorithm>
 #include <cstring>
 #include <limits>
 
 #include "zeno/base/log.h"
-#include "zeno/train/trace_file.h"
+#include "zeno/report/trace_file.h"
 
-namespace zeno::train {
+namespace zeno::report {
 
 void write_step_trace(const Path& path, const zero::Engine& engine, comm::World& world) {
   const std::vector<zero::InstructionTime>& mine = engine.executor().times();
@@ -40,4 +40,4 @@ void write_step_trace(const Path& path, const zero::Engine& engine, comm::World&
   write_trace(path, spans);
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::report

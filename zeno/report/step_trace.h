@@ -5,9 +5,9 @@
 #include "zeno/comm/world.h"
 #include "zeno/zero/engine.h"
 
-namespace zeno::train {
+namespace zeno::report {
 
 // Collective; rank 0 writes.
 void write_step_trace(const Path& path, const zero::Engine& engine, comm::World& world);
 
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -1,4 +1,4 @@
-#include "zeno/train/tensorboard_file.h"
+#include "zeno/report/tensorboard_file.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "zeno/base/host.h"
-#include "zeno/train/crc32c.h"
+#include "zeno/report/crc32c.h"
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 // The few pieces of protobuf's wire format that an Event needs. A field is a key (number and type) and its
@@ -177,4 +177,4 @@ void TensorBoardFile::append(const EvalRecord& record, double wall_time) {
           wall_time);
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::report

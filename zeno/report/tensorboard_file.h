@@ -11,10 +11,10 @@
 #include <string>
 #include <string_view>
 
-#include "zeno/train/metrics.h"
-#include "zeno/train/record_file.h"
+#include "zeno/report/metrics.h"
+#include "zeno/report/record_file.h"
 
-namespace zeno::train {
+namespace zeno::report {
 
 struct TensorBoardScalar {
   std::string_view tag;  // "train/loss"
@@ -45,4 +45,4 @@ class TensorBoardFile {
   RecordFile file_;
 };
 
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -1,4 +1,4 @@
-#include "zeno/train/trace_file.h"
+#include "zeno/report/trace_file.h"
 
 #include <fmt/core.h>
 
@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "zeno/base/error.h"
-#include "zeno/train/json_text.h"
+#include "zeno/report/json_text.h"
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 // The format numbers its tracks: ids by (rank, stream), in the order of first use within a rank.
@@ -72,4 +72,4 @@ void write_trace(const Path& path, std::span<const TraceSpan> spans) {
   replace_file(path, text);
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -7,7 +7,7 @@
 
 #include "zeno/base/file.h"
 
-namespace zeno::train {
+namespace zeno::report {
 
 struct TraceSpan {
   std::string name;      // instruction: "forward blocks.3"
@@ -22,4 +22,4 @@ struct TraceSpan {
 // Writes or replaces the file in one step.
 void write_trace(const Path& path, std::span<const TraceSpan> spans);
 
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -1,4 +1,4 @@
-#include "zeno/train/trouble_text.h"
+#include "zeno/report/trouble_text.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,9 +8,9 @@
 
 #include "zeno/base/quantity.h"
 #include "zeno/device/ledger.h"
-#include "zeno/train/progress.h"
+#include "zeno/report/progress.h"
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 using Texts = std::vector<std::string>;
@@ -25,7 +25,7 @@ bool horizontal(const TroubleSetting& s) {
 
 // The same work in fewer, larger pieces; or more work for the same bytes.
 std::string larger_micro_batch(const TroubleSetting& s) {
-  const BatchConfig& b = s.config.batch;
+  const config::BatchConfig& b = s.config.batch;
   return b.grad_accum % 2 == 0
              ? fmt::format("--micro-batch {} --grad-accum {} (the same batch in half as many passes)",
                            2 * b.micro_batch, b.grad_accum / 2)
@@ -69,7 +69,7 @@ Texts link_remedies(const TroubleSetting& s) {
   Texts out;
   const zero::Offload& offload = s.policy.offload;
   if (offload.optimizer != Tier::device) {
-    if (s.config.zero.offload_optimizer.device != OffloadDevice::automatic)
+    if (s.config.zero.offload_optimizer.device != config::OffloadDevice::automatic)
       out.push_back("--offload-optimizer auto (what fits stays on the device)");
     smaller_moments(s, out);
   }
@@ -122,7 +122,7 @@ Texts slow_rank_remedies(const Trouble& t, const TroubleSetting& s) {
 
 Texts loss_scale_remedies(const Trouble& t, const TroubleSetting& s) {
   Texts out;
-  const LossScaleConfig& scale = s.config.precision.loss_scale;
+  const config::LossScaleConfig& scale = s.config.precision.loss_scale;
   if (!scale.dynamic()) {
     out.push_back(
         fmt::format("fp16.loss_scale 0, which finds the scale itself (now fixed at {})", scale.loss_scale));
@@ -140,7 +140,7 @@ Texts loss_scale_remedies(const Trouble& t, const TroubleSetting& s) {
 
 // So rarely that a twentieth of the time is left to it.
 Texts checkpoint_remedies(const Trouble& t, const TroubleSetting& s) {
-  const RunConfig& run = s.config.run;
+  const config::RunConfig& run = s.config.run;
   const int64_t times = int64_t(std::ceil(t.share / 0.05));
   if (run.save_every > 0)
     return {fmt::format("--save-every {} (now {})", times * run.save_every, run.save_every),
@@ -192,8 +192,8 @@ std::string what_bounds(const TroubleSums& sums, const TroubleSetting& s, Memory
   if (s.device == Device::Kind::cuda && s.policy.compute == DType::f32)
     text += " --dtype bf16 would compute faster.";
   if (memory.peak >= memory.limit / 2) return text;
-  const RecomputeMode mode = s.config.recompute.mode;
-  if (mode == RecomputeMode::full || mode == RecomputeMode::selective)
+  const config::RecomputeMode mode = s.config.recompute.mode;
+  if (mode == config::RecomputeMode::full || mode == config::RecomputeMode::selective)
     return text + " --recompute auto would recompute no more than the memory asks for.";
   return text + fmt::format(" {} of {} are in use: a larger micro-batch, {}, may compute faster.",
                             format_bytes(memory.peak), format_bytes(memory.limit), larger_micro_batch(s));
@@ -247,4 +247,4 @@ std::string advice(const Troubles& troubles, const Texts& lines, const TroubleSe
   return what_bounds(sums, s, memory);
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::report

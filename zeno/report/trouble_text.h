@@ -5,16 +5,16 @@
 #include <string>
 #include <vector>
 
-#include "zeno/train/config.h"
-#include "zeno/train/troubles.h"
+#include "zeno/config/config.h"
+#include "zeno/report/troubles.h"
 #include "zeno/zero/policy.h"
 
-namespace zeno::train {
+namespace zeno::report {
 
 // What advice depends on, besides how steps went.
 struct TroubleSetting {
-  TrainConfig config;   // resolved
-  zero::Policy policy;  // as the engine has it
+  config::TrainConfig config;  // resolved
+  zero::Policy policy;         // as the engine has it
   Device::Kind device = Device::Kind::cpu;
   int world = 1;
   int64_t largest_unit = 0;        // elements
@@ -35,4 +35,4 @@ struct MemoryUse {
 std::string advice(const Troubles& troubles, const std::vector<std::string>& lines,
                    const TroubleSetting& setting, MemoryUse memory);
 
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -1,4 +1,4 @@
-#include "zeno/train/trouble_watch.h"
+#include "zeno/report/trouble_watch.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 int64_t largest_unit(const zero::UnitTable& units) {
@@ -31,7 +31,7 @@ std::optional<zero::Cause> cause_of(TroubleKind kind) {
 
 }  // namespace
 
-TroubleWatch::TroubleWatch(const zero::Engine& engine, const TrainConfig& config,
+TroubleWatch::TroubleWatch(const zero::Engine& engine, const config::TrainConfig& config,
                            std::vector<std::string> hosts)
     : engine_(engine),
       setting_{.config = config,
@@ -54,7 +54,7 @@ std::vector<std::string> TroubleWatch::look(const Observation& step) {
 std::string TroubleWatch::advice(size_t memory_limit) const {
   std::vector<std::string> lines;
   for (const Trouble& trouble : troubles_.all()) lines.push_back(text_of(trouble));
-  return train::advice(troubles_, lines, setting_, {engine_.ledger().peak(Tier::device), memory_limit});
+  return advice(troubles_, lines, setting_, {engine_.ledger().peak(Tier::device), memory_limit});
 }
 
 std::string TroubleWatch::text_of(const Trouble& trouble) const {
@@ -79,4 +79,4 @@ std::string TroubleWatch::place_of(TroubleKind kind) const {
   return fmt::format("{} {}", zero::name_of(op), engine_.units().unit_names[size_t(layer)]);
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -5,15 +5,15 @@
 #include <string>
 #include <vector>
 
-#include "zeno/train/trouble_text.h"
+#include "zeno/report/trouble_text.h"
 #include "zeno/zero/engine.h"
 
-namespace zeno::train {
+namespace zeno::report {
 
 class TroubleWatch {
  public:
   // `hosts`: the name of each rank's.
-  TroubleWatch(const zero::Engine& engine, const TrainConfig& config, std::vector<std::string> hosts);
+  TroubleWatch(const zero::Engine& engine, const config::TrainConfig& config, std::vector<std::string> hosts);
 
   // The next step. A line for each trouble that is to be told now.
   std::vector<std::string> look(const Observation& step);
@@ -29,4 +29,4 @@ class TroubleWatch {
   Troubles troubles_;
 };
 
-}  // namespace zeno::train
+}  // namespace zeno::report

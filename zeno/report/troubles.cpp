@@ -1,8 +1,8 @@
-#include "zeno/train/troubles.h"
+#include "zeno/report/troubles.h"
 
 #include <algorithm>
 
-namespace zeno::train {
+namespace zeno::report {
 
 Observation observe(std::span<const zero::RankTimes> ranks) {
   Observation o;
@@ -165,4 +165,4 @@ std::vector<Trouble> Troubles::all() const {
   return found;
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -11,7 +11,7 @@
 
 #include "zeno/zero/engine.h"
 
-namespace zeno::train {
+namespace zeno::report {
 
 // How one step went; times in milliseconds.
 struct Observation {
@@ -114,4 +114,4 @@ class Troubles {
   std::array<Told, kTroubles> told_;
 };
 
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -7,18 +7,18 @@
 #include "zeno/base/file.h"
 #include "zeno/base/host.h"
 #include "zeno/base/log.h"
-#include "zeno/kernels/cuda/matmul_plans.h"
+#include "zeno/config/engine_options.h"
+#include "zeno/config/tuning.h"
+#include "zeno/kernels/cuda/matmul/matmul_plans.h"
 #include "zeno/model/adapter_weights.h"
 #include "zeno/model/layers.h"
-#include "zeno/plan/cpu_share.h"
 #include "zeno/plan/fit.h"
-#include "zeno/plan/measure.h"
+#include "zeno/plan/machine/cpu_share.h"
+#include "zeno/plan/machine/measure.h"
 #include "zeno/plan/offload.h"
 #include "zeno/plan/recompute.h"
 #include "zeno/plan/timeline.h"
 #include "zeno/train/agreement.h"
-#include "zeno/train/policy.h"
-#include "zeno/train/tuning.h"
 
 namespace zeno::train {
 namespace {
@@ -37,10 +37,11 @@ plan::MemoryLimits least_of_all_ranks(comm::World& world, plan::MemoryLimits min
 }
 
 // The CPU of a GPU's host takes a part of the updates of what is kept there.
-void share_with_cpu(const OffloadOptimizerConfig& config, zero::EngineOptions& options, comm::World& world) {
+void share_with_cpu(const config::OffloadOptimizerConfig& config, zero::EngineOptions& options,
+                    comm::World& world) {
   zero::Policy& policy = options.policy;
   policy.offload.cpu_share = std::max(0.0, config.cpu_share);
-  const bool away = config.device != OffloadDevice::none && policy.compute != policy.states;
+  const bool away = config.device != config::OffloadDevice::none && policy.compute != policy.states;
   if (options.device.kind == Device::Kind::cpu || !away || config.cpu_share >= 0) return;
   const int threads = share_of_cores(world.local_size());
   const plan::OffloadRates rates = plan::measure_offload_rates(options.device, threads, policy);
@@ -61,10 +62,10 @@ void share_with_cpu(const OffloadOptimizerConfig& config, zero::EngineOptions& o
 
 }  // namespace
 
-void place_states(const TrainConfig& config, const nn::LayerList& layers, zero::EngineOptions& options,
-                  int world, plan::MemoryLimits limits, bool trains) {
-  const bool recompute = config.recompute.mode == RecomputeMode::automatic && trains;
-  const bool offload = config.zero.offload_optimizer.device == OffloadDevice::automatic && trains;
+void place_states(const config::TrainConfig& config, const nn::LayerList& layers,
+                  zero::EngineOptions& options, int world, plan::MemoryLimits limits, bool trains) {
+  const bool recompute = config.recompute.mode == config::RecomputeMode::automatic && trains;
+  const bool offload = config.zero.offload_optimizer.device == config::OffloadDevice::automatic && trains;
   if (options.policy.offload.params != Tier::device && world > 1 &&
       options.policy.params != zero::Placement::sharded && log_rank() <= 0)
     log_warning("zero_optimization.offload_param: no effect with {} ranks at stage {}: needs stage 3", world,
@@ -86,13 +87,14 @@ void place_states(const TrainConfig& config, const nn::LayerList& layers, zero::
   if (!homes.empty() && log_rank() <= 0) log_info("{}", homes);
 }
 
-RunEngine make_engine(const TrainConfig& config, const model::ModelConfig& model, int64_t seq_len,
+RunEngine make_engine(const config::TrainConfig& config, const model::ModelConfig& model, int64_t seq_len,
                       comm::World& world, bool trains) {
-  const RunConfig& run = config.run;
+  const config::RunConfig& run = config.run;
   RunEngine result;
-  result.tuning = tuning_of(config, trains);
+  result.tuning = config::tuning_of(config, trains);
   nn::LayerList layers = model::build_layers(model, seq_len, result.tuning);
-  zero::EngineOptions options = engine_options(config, seq_len, device_of(run, world.local_rank()));
+  zero::EngineOptions options =
+      config::engine_options(config, seq_len, config::device_of(run, world.local_rank()));
   options.policy.trains = trains;
   if (!run.trace.empty()) options.timing = zero::Timing::every;
   if (!trains) options.snapshot_piece = options.snapshot_copies = 0;
@@ -102,7 +104,7 @@ RunEngine make_engine(const TrainConfig& config, const model::ModelConfig& model
         "sparse_gradients: GPUs reduce whole gradients, which gives the same bits; the key has no effect");
   }
   const plan::MemoryLimits limits =
-      least_of_all_ranks(world, memory_limits(run, options.device, world.local_size()));
+      least_of_all_ranks(world, plan::memory_limits(run, options.device, world.local_size()));
   result.memory_limit = limits.device;
   // First, because what the CPU takes part in needs room on the host.
   if (trains) share_with_cpu(config.zero.offload_optimizer, options, world);

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "zeno/tensor/flat_layout.h"
+#include "zeno/device/flat_layout.h"
 
 namespace zeno::zero {
 

@@ -1,10 +1,10 @@
-#include "zeno/plan/cpu_share.h"
+#include "zeno/plan/machine/cpu_share.h"
 
 #include <algorithm>
 #include <chrono>
 
 #include "zeno/kernels/moment_cells.h"
-#include "zeno/plan/measure_host.h"
+#include "zeno/plan/machine/measure_host.h"
 
 namespace zeno::plan {
 namespace {

@@ -1,4 +1,4 @@
-#include "zeno/plan/machine.h"
+#include "zeno/plan/machine/machine.h"
 
 #include <fmt/ranges.h>
 

@@ -1,4 +1,4 @@
-#include "zeno/plan/measure.h"
+#include "zeno/plan/machine/measure.h"
 
 #include <algorithm>
 
@@ -7,12 +7,12 @@
 #include "zeno/base/host.h"
 #include "zeno/base/log.h"
 #include "zeno/base/newer_version.h"
-#include "zeno/kernels/cuda/matmul_plans.h"
-#include "zeno/plan/measure_bench.h"
-#include "zeno/plan/measure_compute.h"
-#include "zeno/plan/measure_disk.h"
-#include "zeno/plan/measure_host.h"
-#include "zeno/plan/measure_links.h"
+#include "zeno/kernels/cuda/matmul/matmul_plans.h"
+#include "zeno/plan/machine/measure_bench.h"
+#include "zeno/plan/machine/measure_compute.h"
+#include "zeno/plan/machine/measure_disk.h"
+#include "zeno/plan/machine/measure_host.h"
+#include "zeno/plan/machine/measure_links.h"
 
 namespace zeno::plan {
 namespace {

@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "zeno/plan/machine.h"
+#include "zeno/plan/machine/machine.h"
 
 namespace zeno::plan {
 

@@ -1,4 +1,4 @@
-#include "zeno/plan/measure_bench.h"
+#include "zeno/plan/machine/measure_bench.h"
 
 #include <algorithm>
 #include <chrono>

@@ -8,7 +8,7 @@
 #include "zeno/base/host.h"
 #include "zeno/device/buffer.h"
 #include "zeno/device/stream.h"
-#include "zeno/tensor/tensor.h"
+#include "zeno/device/tensor.h"
 
 namespace zeno::plan {
 

@@ -1,4 +1,4 @@
-#include "zeno/plan/measure_compute.h"
+#include "zeno/plan/machine/measure_compute.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include "zeno/kernels/attention.h"
 #include "zeno/kernels/elementwise.h"
 #include "zeno/nn/linear.h"
-#include "zeno/plan/measure_bench.h"
+#include "zeno/plan/machine/measure_bench.h"
 
 namespace zeno::plan {
 namespace {

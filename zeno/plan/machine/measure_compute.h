@@ -5,7 +5,7 @@
 // divided by seconds, and the sum is right again for shapes that move more or less than those measured.
 #pragma once
 
-#include "zeno/plan/measure.h"
+#include "zeno/plan/machine/measure.h"
 
 namespace zeno::plan {
 

@@ -1,4 +1,4 @@
-#include "zeno/plan/measure_disk.h"
+#include "zeno/plan/machine/measure_disk.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "zeno/plan/measure_host.h"
+#include "zeno/plan/machine/measure_host.h"
 
 #include "zeno/base/rng.h"
 #include "zeno/device/copy.h"

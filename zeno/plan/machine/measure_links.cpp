@@ -1,4 +1,4 @@
-#include "zeno/plan/measure_links.h"
+#include "zeno/plan/machine/measure_links.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,7 +1,7 @@
 // What ranks of one host send each other, measured with ranks as threads and the collectives of a step.
 #pragma once
 
-#include "zeno/plan/machine.h"
+#include "zeno/plan/machine/machine.h"
 
 namespace zeno::plan {
 

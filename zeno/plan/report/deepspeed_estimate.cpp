@@ -1,4 +1,4 @@
-#include "zeno/plan/deepspeed_estimate.h"
+#include "zeno/plan/report/deepspeed_estimate.h"
 
 #include <algorithm>
 

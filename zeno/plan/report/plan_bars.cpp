@@ -1,4 +1,4 @@
-#include "zeno/plan/plan_bars.h"
+#include "zeno/plan/report/plan_bars.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "zeno/plan/plan_compare.h"
+#include "zeno/plan/report/plan_compare.h"
 
 #include "zeno/model/layers.h"
 

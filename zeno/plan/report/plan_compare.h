@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "zeno/plan/deepspeed_estimate.h"
 #include "zeno/plan/plan_rows.h"
+#include "zeno/plan/report/deepspeed_estimate.h"
 
 namespace zeno::plan {
 

@@ -1,4 +1,4 @@
-#include "zeno/plan/plan_json.h"
+#include "zeno/plan/report/plan_json.h"
 
 #include <nlohmann/json.hpp>
 

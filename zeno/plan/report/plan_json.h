@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "zeno/plan/plan_report.h"
+#include "zeno/plan/report/plan_report.h"
 
 namespace zeno::plan {
 

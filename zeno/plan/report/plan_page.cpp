@@ -1,4 +1,4 @@
-#include "zeno/plan/plan_page.h"
+#include "zeno/plan/report/plan_page.h"
 
 #include <fmt/format.h>
 
@@ -12,8 +12,8 @@
 #include "zeno/page/html_page.h"
 #include "zeno/page/html_table.h"
 #include "zeno/page/html_text.h"
-#include "zeno/plan/plan_assets.h"
 #include "zeno/plan/recompute.h"
+#include "zeno/plan/report/plan_assets.h"
 
 namespace zeno::plan {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "zeno/base/file.h"
-#include "zeno/plan/plan_report.h"
+#include "zeno/plan/report/plan_report.h"
 
 namespace zeno::plan {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "zeno/plan/plan_compare.h"
 #include "zeno/plan/plan_rows.h"
+#include "zeno/plan/report/plan_compare.h"
 #include "zeno/plan/timeline.h"
 
 namespace zeno::plan {

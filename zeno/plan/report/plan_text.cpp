@@ -1,4 +1,4 @@
-#include "zeno/plan/plan_text.h"
+#include "zeno/plan/report/plan_text.h"
 
 #include <fmt/format.h>
 

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "zeno/plan/plan_bars.h"
-#include "zeno/plan/plan_report.h"
+#include "zeno/plan/report/plan_bars.h"
+#include "zeno/plan/report/plan_report.h"
 
 namespace zeno::plan {
 

@@ -3,8 +3,8 @@
 
 #include <string_view>
 
-namespace zeno::train {
+namespace zeno::report {
 
 extern const std::string_view kReportScript;
 
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "zeno/device/memory.h"
-#include "zeno/train/step_series.h"
+#include "zeno/report/step_series.h"
 
-namespace zeno::train {
+namespace zeno::report {
 
 struct ReportSetting {
   std::string key, value, source;  // "lr", "3e-4", "default" | "ds.json:12" | "--lr" | …
@@ -87,4 +87,4 @@ struct ReportData {
   std::string advice;  // one paragraph
 };
 
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -1,4 +1,4 @@
-#include "zeno/train/report_html.h"
+#include "zeno/report/page/report_html.h"
 
 #include <fmt/format.h>
 
@@ -9,11 +9,11 @@
 #include "zeno/page/html_page.h"
 #include "zeno/page/html_table.h"
 #include "zeno/page/html_text.h"
-#include "zeno/train/report_assets.h"
-#include "zeno/train/report_json.h"
-#include "zeno/train/report_tables.h"
+#include "zeno/report/page/report_assets.h"
+#include "zeno/report/page/report_json.h"
+#include "zeno/report/page/report_tables.h"
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 using page::Figure, page::html_text;
@@ -119,4 +119,4 @@ std::string report_html(const ReportData& data) {
 
 void write_report(const Path& path, const ReportData& data) { replace_file(path, report_html(data)); }
 
-}  // namespace zeno::train
+}  // namespace zeno::report

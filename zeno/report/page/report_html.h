@@ -6,12 +6,12 @@
 #include <string>
 
 #include "zeno/base/file.h"
-#include "zeno/train/report_data.h"
+#include "zeno/report/page/report_data.h"
 
-namespace zeno::train {
+namespace zeno::report {
 
 std::string report_html(const ReportData& data);
 // Writes or replaces the file in one step.
 void write_report(const Path& path, const ReportData& data);
 
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -1,4 +1,4 @@
-#include "zeno/train/report_json.h"
+#include "zeno/report/page/report_json.h"
 
 #include <fmt/format.h>
 
@@ -6,10 +6,10 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "zeno/train/report_series.h"
-#include "zeno/train/report_timeline.h"
+#include "zeno/report/page/report_series.h"
+#include "zeno/report/page/report_timeline.h"
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 using nlohmann::json;
@@ -121,8 +121,8 @@ json to_json(const Curve& curve) {
 }
 
 std::string_view name_of(ReportEvent::Kind kind) {
-  constexpr std::string_view kNames[] = {"note", "checkpoint", "warning", "spike", "early_stop"};
-  return kNames[int(kind)];
+  constexpr std::string_view config::kNames[] = {"note", "checkpoint", "warning", "spike", "early_stop"};
+  return config::kNames[int(kind)];
 }
 
 json to_json(const Chart& chart, const ReportData& data) {
@@ -219,4 +219,4 @@ std::string report_json(const ReportData& data) {
   return document.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::report

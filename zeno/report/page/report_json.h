@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "zeno/train/report_data.h"
+#include "zeno/report/page/report_data.h"
 
-namespace zeno::train {
+namespace zeno::report {
 
 // A figure of the page: its place must be there for the script to draw into.
 struct ReportFigure {
@@ -21,4 +21,4 @@ std::vector<Tier> tiers_in_use(const ReportData& data);
 
 std::string report_json(const ReportData& data);
 
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -1,11 +1,11 @@
-#include "zeno/train/report_memory.h"
+#include "zeno/report/page/report_memory.h"
 
 #include <cstring>
 #include <type_traits>
 
 #include "zeno/base/error.h"
 
-namespace zeno::train {
+namespace zeno::report {
 
 static_assert(std::is_trivially_copyable_v<RankMemory>);
 
@@ -34,4 +34,4 @@ RankMemory unpack_memory(std::string_view bytes) {
   return memory;
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::report

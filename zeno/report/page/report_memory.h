@@ -7,13 +7,13 @@
 #include <string_view>
 
 #include "zeno/device/ledger.h"
-#include "zeno/train/report_data.h"
+#include "zeno/report/page/report_data.h"
 
-namespace zeno::train {
+namespace zeno::report {
 
 RankMemory memory_of(const Ledger& ledger);
 // Same machine type and same build on both sides, as for every exchange between ranks.
 std::string pack_memory(const Ledger& ledger);
 RankMemory unpack_memory(std::string_view bytes);
 
-}  // namespace zeno::train
+}  // namespace zeno::report

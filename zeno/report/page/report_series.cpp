@@ -1,10 +1,10 @@
-#include "zeno/train/report_series.h"
+#include "zeno/report/page/report_series.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 constexpr double kGap = std::numeric_limits<double>::quiet_NaN();
@@ -75,4 +75,4 @@ std::vector<SeriesPoint> smooth(std::span<const SeriesPoint> series, double wind
   return out;
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::report

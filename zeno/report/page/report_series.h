@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-namespace zeno::train {
+namespace zeno::report {
 
 struct SeriesPoint {
   int64_t x = 0;
@@ -20,4 +20,4 @@ std::vector<SeriesPoint> thin_out(std::span<const SeriesPoint> series, size_t po
 // whole curve is known. Gaps stay gaps.
 std::vector<SeriesPoint> smooth(std::span<const SeriesPoint> series, double window);
 
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -1,4 +1,4 @@
-#include "zeno/train/report_tables.h"
+#include "zeno/report/page/report_tables.h"
 
 #include <fmt/format.h>
 
@@ -8,9 +8,9 @@
 
 #include "zeno/device/ledger.h"
 #include "zeno/page/html_table.h"
-#include "zeno/train/progress.h"
+#include "zeno/report/progress.h"
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 using page::Table, page::tile;
@@ -164,13 +164,14 @@ std::string timeline_table(const Timeline& timeline) {
 }
 
 std::string event_table(const ReportData& data) {
-  constexpr std::string_view kNames[] = {"note", "checkpoint", "warning", "spike", "early stop"};
+  constexpr std::string_view config::kNames[] = {"note", "checkpoint", "warning", "spike", "early stop"};
   Table table{"", {"step", "kind", "what"}, {}, true};
   if (data.more_events > 0)
     table.caption = fmt::format("The first {} of {}; the log has them all", data.events.size(),
                                 int64_t(data.events.size()) + data.more_events);
   for (const ReportEvent& event : data.events) {
-    table.rows.push_back({fmt::format("{}", event.step), std::string(kNames[int(event.kind)]), event.text});
+    table.rows.push_back(
+        {fmt::format("{}", event.step), std::string(config::kNames[int(event.kind)]), event.text});
   }
   return to_html(table);
 }
@@ -181,4 +182,4 @@ std::string setting_table(const ReportData& data) {
   return to_html(table);
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::report

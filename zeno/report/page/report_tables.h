@@ -4,9 +4,9 @@
 
 #include <string>
 
-#include "zeno/train/report_data.h"
+#include "zeno/report/page/report_data.h"
 
-namespace zeno::train {
+namespace zeno::report {
 
 std::string summary_tiles(const ReportData& data);
 std::string curve_table(const ReportData& data);  // some steps, evenly spread
@@ -16,4 +16,4 @@ std::string timeline_table(const Timeline& timeline);
 std::string event_table(const ReportData& data);
 std::string setting_table(const ReportData& data);
 
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -1,4 +1,4 @@
-#include "zeno/train/report_timeline.h"
+#include "zeno/report/page/report_timeline.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 
 #include "zeno/base/error.h"
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 constexpr double kUsPerMs = 1000;
@@ -76,4 +76,4 @@ std::vector<TimelineSpan> merge_narrow(std::vector<TimelineSpan> spans, double d
   return merged;
 }
 
-}  // namespace zeno::train
+}  // namespace zeno::report

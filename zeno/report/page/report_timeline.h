@@ -4,10 +4,10 @@
 
 #include <span>
 
-#include "zeno/train/report_data.h"
+#include "zeno/report/page/report_data.h"
 #include "zeno/zero/executor.h"
 
-namespace zeno::train {
+namespace zeno::report {
 
 // `times` belong to the program's instructions, in order; empty (a step that was not timed) gives an empty
 // timeline.
@@ -18,4 +18,4 @@ Timeline timeline_of(const zero::Program& program, const zero::UnitTable& units,
 // at most about 2 × `pixels` per lane remain.
 std::vector<TimelineSpan> merge_narrow(std::vector<TimelineSpan> spans, double duration_ms, int pixels);
 
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -1,4 +1,4 @@
-#include "zeno/train/adapter_export.h"
+#include "zeno/train/saving/adapter_export.h"
 
 #include <algorithm>
 #include <vector>
@@ -9,7 +9,7 @@
 #include "zeno/model/adapter_config.h"
 #include "zeno/model/export.h"
 #include "zeno/model/layers.h"
-#include "zeno/train/run_state.h"
+#include "zeno/train/saving/run_state.h"
 
 namespace zeno::train {
 namespace {

@@ -1,4 +1,4 @@
-#include "zeno/train/checkpoint_saver.h"
+#include "zeno/train/saving/checkpoint_saver.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 #include "zeno/base/log.h"
 #include "zeno/base/thread.h"
 #include "zeno/checkpoint/state_file.h"
-#include "zeno/train/checkpoint_state.h"
+#include "zeno/train/saving/checkpoint_state.h"
 
 namespace zeno::train {
 namespace {

@@ -1,4 +1,4 @@
-#include "zeno/train/checkpoint_state.h"
+#include "zeno/train/saving/checkpoint_state.h"
 
 #include <algorithm>
 #include <array>

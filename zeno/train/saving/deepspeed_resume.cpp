@@ -1,4 +1,4 @@
-#include "zeno/train/deepspeed_resume.h"
+#include "zeno/train/saving/deepspeed_resume.h"
 
 #include <algorithm>
 #include <map>
@@ -27,10 +27,10 @@ RunState run_state_of(const DeepSpeedCheckpoint& checkpoint) {
   state.loop.steps = run.steps;
   state.loop.skipped = run.skipped;
   if (run.loss_scale) {
-    state.loop.scale = LossScaleState{.scale = run.loss_scale->scale,
-                                      .hysteresis_left = run.loss_scale->hysteresis_left,
-                                      .iteration = run.loss_scale->iteration,
-                                      .last_overflow = run.loss_scale->last_overflow};
+    state.loop.scale = config::LossScaleState{.scale = run.loss_scale->scale,
+                                              .hysteresis_left = run.loss_scale->hysteresis_left,
+                                              .iteration = run.loss_scale->iteration,
+                                              .last_overflow = run.loss_scale->last_overflow};
   }
   if (run.steps > 0 && run.samples % run.steps == 0) state.train_batch = run.samples / run.steps;
   state.micro_batch = std::max<int64_t>(run.micro_batch, 1);

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "zeno/train/resume.h"
+#include "zeno/train/saving/resume.h"
 
 namespace zeno::train {
 

@@ -1,4 +1,4 @@
-#include "zeno/train/model_saver.h"
+#include "zeno/train/saving/model_saver.h"
 
 #include <algorithm>
 #include <memory>

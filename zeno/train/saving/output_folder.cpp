@@ -1,4 +1,4 @@
-#include "zeno/train/output_folder.h"
+#include "zeno/train/saving/output_folder.h"
 
 #include <algorithm>
 #include <chrono>
@@ -9,8 +9,8 @@
 #include "zeno/base/log.h"
 #include "zeno/checkpoint/checkpoint.h"
 #include "zeno/comm/joint_error.h"
-#include "zeno/train/resume.h"
-#include "zeno/train/tuning.h"
+#include "zeno/config/tuning.h"
+#include "zeno/train/saving/resume.h"
 
 namespace zeno::train {
 namespace {
@@ -18,8 +18,8 @@ namespace {
 constexpr const char* kModelFile = "config.json";
 constexpr const char* kAdapterFile = "adapter_config.json";
 
-void check_other_folders(const TrainConfig& config) {
-  const RunConfig& run = config.run;
+void check_other_folders(const config::TrainConfig& config) {
+  const config::RunConfig& run = config.run;
   require(!same_file(run.model, run.out), ErrorKind::usage,
           "[train] --out {}: is the model's own folder, which the result would replace; choose another",
           run.out);
@@ -28,7 +28,7 @@ void check_other_folders(const TrainConfig& config) {
           run.out);
 }
 
-void check_checkpoints(const RunConfig& run) {
+void check_checkpoints(const config::RunConfig& run) {
   const std::vector<Path> former = checkpoint::list_checkpoints(checkpoints_of(run));
   require(former.empty() || goes_on_from(run, former.front()), ErrorKind::usage,
           "[train] --out {}: holds checkpoints of an earlier run, up to {}, which a later --resume could not "
@@ -37,11 +37,11 @@ void check_checkpoints(const RunConfig& run) {
           run.out, former.empty() ? "" : former.front().filename().string());
 }
 
-void check(const TrainConfig& config, bool waited) {
-  const RunConfig& run = config.run;
+void check(const config::TrainConfig& config, bool waited) {
+  const config::RunConfig& run = config.run;
   check_other_folders(config);
   check_checkpoints(run);
-  const bool lora = tuning_of(config).lora.has_value();
+  const bool lora = config::tuning_of(config).lora.has_value();
   const char* mine = lora ? kAdapterFile : kModelFile;
   const char* other = lora ? kModelFile : kAdapterFile;
   require(!file_exists(Path(run.out) / other), ErrorKind::usage,
@@ -63,7 +63,8 @@ void check(const TrainConfig& config, bool waited) {
 
 }  // namespace
 
-void lock_output_folder(const RunConfig& run, comm::World& world, std::unique_ptr<const FolderLock>& lock) {
+void lock_output_folder(const config::RunConfig& run, comm::World& world,
+                        std::unique_ptr<const FolderLock>& lock) {
   // The other ranks wait meanwhile.
   const std::chrono::milliseconds half(int64_t(run.deadline_s * 500));
   comm::work_together(world, "the lock of --out", [&] {
@@ -73,7 +74,7 @@ void lock_output_folder(const RunConfig& run, comm::World& world, std::unique_pt
   });
 }
 
-void check_output_folder(const TrainConfig& config, comm::World& world,
+void check_output_folder(const config::TrainConfig& config, comm::World& world,
                          const std::unique_ptr<const FolderLock>& lock) {
   comm::work_together(world, "what is in --out", [&] {
     if (world.rank() == 0) check(config, lock->waited());

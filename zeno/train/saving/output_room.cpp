@@ -1,11 +1,11 @@
-#include "zeno/train/output_room.h"
+#include "zeno/train/saving/output_room.h"
 
 #include "zeno/base/error.h"
 #include "zeno/base/file.h"
 #include "zeno/base/log.h"
 #include "zeno/device/ledger.h"
-#include "zeno/train/checkpoint_state.h"
-#include "zeno/train/resume.h"
+#include "zeno/train/saving/checkpoint_state.h"
+#include "zeno/train/saving/resume.h"
 
 namespace zeno::train {
 namespace {
@@ -19,7 +19,7 @@ size_t checkpoint_bytes(const zero::Engine& engine) {
 
 }  // namespace
 
-void check_output_room(const RunConfig& run, const zero::Engine& engine, size_t result) {
+void check_output_room(const config::RunConfig& run, const zero::Engine& engine, size_t result) {
   const size_t room = size_t(free_space(run.out));
   require(result <= room, ErrorKind::io,
           "[train] --out {}: the result takes {} and {} are free there; make room, or choose another --out",

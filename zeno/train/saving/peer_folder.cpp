@@ -1,4 +1,4 @@
-#include "zeno/train/peer_folder.h"
+#include "zeno/train/saving/peer_folder.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -26,7 +26,7 @@ namespace {
 using checkpoint::kManifestName;
 
 // One for each output folder and user.
-Path path_of(const RunConfig& run) {
+Path path_of(const config::RunConfig& run) {
   std::error_code ignored;  // a path that cannot be looked at is refused later
   const Path out = std::filesystem::weakly_canonical(std::filesystem::absolute(run.out), ignored);
   const std::string key = fmt::format("{} {}", getuid(), out.string());
@@ -39,7 +39,7 @@ constexpr std::string_view kIdName = "id";
 std::string marker_name(int rank, const std::string& round) { return fmt::format("rank-{}-{}", rank, round); }
 
 // Says in the output folder which snapshots belong to it.
-Path id_file(const RunConfig& run) { return Path(run.out) / "peer_snapshots.id"; }
+Path id_file(const config::RunConfig& run) { return Path(run.out) / "peer_snapshots.id"; }
 
 // What `read` returns, or nothing where `path` has gone: a run that ends may remove it at any moment.
 template <class Read>
@@ -56,7 +56,7 @@ std::string read_id(const Path& file) {
   return unless_gone(file, [&] { return read_file(file); });
 }
 
-std::string id_of(const RunConfig& run) { return read_id(id_file(run)); }
+std::string id_of(const config::RunConfig& run) { return read_id(id_file(run)); }
 
 // Do the snapshots of `folder` belong to the run `id`?
 bool belongs(const Path& folder, const std::string& id) {
@@ -65,7 +65,7 @@ bool belongs(const Path& folder, const std::string& id) {
 
 }  // namespace
 
-std::vector<Path> list_peer_snapshots(const RunConfig& run) {
+std::vector<Path> list_peer_snapshots(const config::RunConfig& run) {
   const Path folder = path_of(run);
   if (!belongs(folder, id_of(run))) return {};
   return unless_gone(folder, [&] { return checkpoint::list_checkpoints(folder); });
@@ -84,7 +84,7 @@ struct PeerFolder::Move {
   std::string file;
 };
 
-PeerFolder::PeerFolder(const RunConfig& run, comm::World& world)
+PeerFolder::PeerFolder(const config::RunConfig& run, comm::World& world)
     : run_(run), world_(world), path_(path_of(run)) {
   std::string problem;
   const bool wanted = run.peer_snapshot > 0;

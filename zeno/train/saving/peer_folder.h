@@ -12,9 +12,9 @@
 
 #include "zeno/base/file.h"
 #include "zeno/comm/world.h"
-#include "zeno/train/config.h"
-#include "zeno/train/peer_groups.h"
-#include "zeno/train/peer_transfer.h"
+#include "zeno/config/config.h"
+#include "zeno/train/saving/peer_groups.h"
+#include "zeno/train/saving/peer_transfer.h"
 
 namespace zeno::train {
 
@@ -22,7 +22,7 @@ class PeerFolder {
  public:
   // Makes the folder where the run asks for snapshots, for this user alone, and finds out who sees the same
   // one. --resume auto goes on from the snapshots of its own output folder; those of others do not count.
-  PeerFolder(const RunConfig& run, comm::World& world);
+  PeerFolder(const config::RunConfig& run, comm::World& world);
   // An empty folder goes.
   ~PeerFolder();
   PeerFolder(const PeerFolder&) = delete;
@@ -63,7 +63,7 @@ class PeerFolder {
   bool fetch(const Path& folder, const std::vector<Move>& moves);
   bool all_say(bool fine);
 
-  const RunConfig& run_;
+  const config::RunConfig& run_;
   comm::World& world_;
   Path path_;
   std::string id_;  // of the run, the same in the output folder and on every host
@@ -73,6 +73,6 @@ class PeerFolder {
 
 // Finished snapshots of this output folder in the memory of this host, newest first. For callers outside the
 // job; snapshots may go at any time, with the run.
-std::vector<Path> list_peer_snapshots(const RunConfig& run);
+std::vector<Path> list_peer_snapshots(const config::RunConfig& run);
 
 }  // namespace zeno::train

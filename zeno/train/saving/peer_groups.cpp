@@ -1,4 +1,4 @@
-#include "zeno/train/peer_groups.h"
+#include "zeno/train/saving/peer_groups.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "zeno/train/peer_snapshot.h"
+#include "zeno/train/saving/peer_snapshot.h"
 
 #include <fmt/format.h>
 
@@ -27,14 +27,14 @@ size_t bytes_below(const Path& folder) {
 
 }  // namespace
 
-PeerSaver::PeerSaver(const RunConfig& run, PeerFolder& folder, zero::Engine& engine, comm::World& world,
-                     int64_t first)
+PeerSaver::PeerSaver(const config::RunConfig& run, PeerFolder& folder, zero::Engine& engine,
+                     comm::World& world, int64_t first)
     : run_(run), folder_(folder), engine_(engine), world_(world), last_(first) {
   folder.begin(first);
   if (run.peer_snapshot == 0) return;
   check_room();
   SaverOptions options{.folder = folder.path(),
-                       .retention = {.keep_last = kPeerSnapshots},
+                       .retention = {.keep_last = config::kPeerSnapshots},
                        .deadline = std::chrono::milliseconds(int64_t(run.deadline_s * 1000)),
                        .leader = folder.groups().leader_of(world.rank()),
                        .collect = {}};
@@ -53,7 +53,7 @@ void PeerSaver::check_room() const {
   for (int rank = 0; rank < world_.size(); ++rank) {
     const int partner = groups.partner(rank);
     const bool here = groups.group_of(rank) == group || (partner >= 0 && groups.group_of(partner) == group);
-    if (here) need += kPeerSnapshots * std::stoull(sizes[size_t(rank)]);
+    if (here) need += config::kPeerSnapshots * std::stoull(sizes[size_t(rank)]);
   }
   const size_t old = bytes_below(folder_.path());
   const size_t room = size_t(free_space(folder_.path())) + old, memory = available_host_memory() + old;
@@ -63,7 +63,7 @@ void PeerSaver::check_room() const {
         "[peer snapshot] {}: {} snapshots of {} ranks need {}, and {} are free there and {} in memory; make "
         "the file system larger (docker run --shm-size), choose another with --peer-snapshot-dir, or use "
         "--save-every instead",
-        folder_.path().string(), kPeerSnapshots, groups.members(group).size(), format_bytes(need),
+        folder_.path().string(), config::kPeerSnapshots, groups.members(group).size(), format_bytes(need),
         format_bytes(room), format_bytes(memory));
   }
   problem = comm::first_problem(world_, problem, "room for snapshots");
@@ -81,7 +81,7 @@ void PeerSaver::start(int64_t step, const std::string& run, bool taken) {
   // Room for this one; the newest whole one stays.
   if (folder_.leads()) {
     try {
-      checkpoint::apply_retention(folder_.path(), {.keep_last = kPeerSnapshots - 1}, step - 1);
+      checkpoint::apply_retention(folder_.path(), {.keep_last = config::kPeerSnapshots - 1}, step - 1);
     } catch (const Error& error) {
       log_warning("{}", error.what());
     }

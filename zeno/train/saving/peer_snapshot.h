@@ -11,19 +11,19 @@
 #include <string>
 #include <vector>
 
-#include "zeno/train/checkpoint_saver.h"
-#include "zeno/train/peer_folder.h"
+#include "zeno/train/saving/checkpoint_saver.h"
+#include "zeno/train/saving/peer_folder.h"
 
 namespace zeno::train {
 
 // Snapshots that are kept: the newest whole one, and the one before or the one being written.
-inline constexpr int kPeerSnapshots = 2;
+inline constexpr int config::kPeerSnapshots = 2;
 
 class PeerSaver {
  public:
   // Collective, before step `first` + 1. Error(memory) when the snapshots do not fit into the file system or
   // the memory of a host. `folder` and `engine` outlive it.
-  PeerSaver(const RunConfig& run, PeerFolder& folder, zero::Engine& engine, comm::World& world,
+  PeerSaver(const config::RunConfig& run, PeerFolder& folder, zero::Engine& engine, comm::World& world,
             int64_t first);
 
   bool on() const { return saver_ != nullptr; }
@@ -42,7 +42,7 @@ class PeerSaver {
   void check_room() const;
   std::vector<checkpoint::StateFile> share(const Path& folder);
 
-  const RunConfig& run_;
+  const config::RunConfig& run_;
   PeerFolder& folder_;
   zero::Engine& engine_;
   comm::World& world_;

@@ -1,4 +1,4 @@
-#include "zeno/train/peer_transfer.h"
+#include "zeno/train/saving/peer_transfer.h"
 
 #include <algorithm>
 #include <exception>

@@ -1,4 +1,4 @@
-#include "zeno/train/resume.h"
+#include "zeno/train/saving/resume.h"
 
 #include <algorithm>
 #include <functional>
@@ -11,9 +11,9 @@
 #include "zeno/checkpoint/checkpoint.h"
 #include "zeno/comm/joint_error.h"
 #include "zeno/train/agreement.h"
-#include "zeno/train/checkpoint_state.h"
-#include "zeno/train/deepspeed_resume.h"
 #include "zeno/train/long_work.h"
+#include "zeno/train/saving/checkpoint_state.h"
+#include "zeno/train/saving/deepspeed_resume.h"
 
 namespace zeno::train {
 namespace {
@@ -37,7 +37,7 @@ bool is_damage(const Error& error) {
   return error.kind() == ErrorKind::data && dynamic_cast<const NewerVersion*>(&error) == nullptr;
 }
 
-Found look_for_checkpoints(const RunConfig& run) {
+Found look_for_checkpoints(const config::RunConfig& run) {
   const bool automatic = run.resume == "auto";
   std::vector<Path> there{run.resume};
   if (automatic) there = checkpoint::list_checkpoints(checkpoints_of(run));
@@ -59,7 +59,7 @@ Found look_for_checkpoints(const RunConfig& run) {
 }
 
 // What rank 0 sees is what all take, each below its own path.
-Found find_on_disk(const RunConfig& run, comm::World& world) {
+Found find_on_disk(const config::RunConfig& run, comm::World& world) {
   const Path base = run.resume == "auto" ? checkpoints_of(run) : Path(run.resume);
   std::vector<std::string> texts;
   std::function<void(std::stop_token)> look;
@@ -103,15 +103,15 @@ std::string try_restore(const Path& folder, const RunState& now, zero::Engine& e
 
 }  // namespace
 
-Path checkpoints_of(const RunConfig& run) { return Path(run.out) / "checkpoints"; }
+Path checkpoints_of(const config::RunConfig& run) { return Path(run.out) / "checkpoints"; }
 
-bool goes_on_from(const RunConfig& run, const Path& newest) {
+bool goes_on_from(const config::RunConfig& run, const Path& newest) {
   return run.resume == "auto" || same_file(run.resume, newest) || same_file(run.resume, run.out);
 }
 
 std::string base_model_of(const Path& checkpoint) { return state_of(checkpoint).model; }
 
-std::optional<ResumePoint> find_resume_point(const RunConfig& run, const std::vector<Path>& in_memory,
+std::optional<ResumePoint> find_resume_point(const config::RunConfig& run, const std::vector<Path>& in_memory,
                                              comm::World& world) {
   if (run.resume.empty()) return std::nullopt;
   if (run.resume != "auto") {
@@ -136,8 +136,8 @@ std::optional<ResumePoint> find_resume_point(const RunConfig& run, const std::ve
   return point;
 }
 
-void adopt_batch(ParsedConfig& parsed, const RunState& saved, int world) {
-  BatchConfig& batch = parsed.config.batch;
+void adopt_batch(config::ParsedConfig& parsed, const RunState& saved, int world) {
+  config::BatchConfig& batch = parsed.config.batch;
   const bool given = parsed.given("train_batch_size") || parsed.given("gradient_accumulation_steps");
   if (given || saved.train_batch == 0) return;  // DeepSpeed may not say
   if (batch.micro_batch == 0) batch.micro_batch = saved.micro_batch;
@@ -151,9 +151,9 @@ void adopt_batch(ParsedConfig& parsed, const RunState& saved, int world) {
   batch.grad_accum = per_rank / batch.micro_batch;
 }
 
-void adopt_setting(ParsedConfig& parsed, const RunState& saved) {
+void adopt_setting(config::ParsedConfig& parsed, const RunState& saved) {
   if (!parsed.config.run.choose || saved.stage < 0) return;
-  BatchConfig& batch = parsed.config.batch;
+  config::BatchConfig& batch = parsed.config.batch;
   if (batch.micro_batch == 0 && batch.grad_accum == 0 && batch.train_batch == saved.train_batch)
     batch.micro_batch = saved.micro_batch;  // where it does not divide, resolve_batch says what does
   const auto adopt = [&](const char* key, auto& field, auto value) {
@@ -162,9 +162,9 @@ void adopt_setting(ParsedConfig& parsed, const RunState& saved) {
     parsed.derive(key, "as the checkpoint was trained");
   };
   adopt("zero_optimization.stage", parsed.config.zero.stage, saved.stage);
-  const bool vertical = saved.order == text_of(MicroBatchOrder::vertical);
+  const bool vertical = saved.order == config::text_of(config::MicroBatchOrder::vertical);
   adopt("zeno.order", parsed.config.run.order,
-        vertical ? MicroBatchOrder::vertical : MicroBatchOrder::horizontal);
+        vertical ? config::MicroBatchOrder::vertical : config::MicroBatchOrder::horizontal);
 }
 
 RunState restore_newest(const ResumePoint& point, const RunState& now, zero::Engine& engine,

@@ -7,21 +7,21 @@
 
 #include "zeno/base/file.h"
 #include "zeno/comm/world.h"
-#include "zeno/train/config_parser.h"
-#include "zeno/train/run_state.h"
+#include "zeno/config/config_parser.h"
+#include "zeno/train/saving/run_state.h"
 #include "zeno/zero/engine.h"
 
 namespace zeno::train {
 
 // Folder of a run's checkpoints.
-Path checkpoints_of(const RunConfig& run);
+Path checkpoints_of(const config::RunConfig& run);
 
 // The model folder that the run of a checkpoint started from.
 std::string base_model_of(const Path& checkpoint);
 
 // Does --resume name the newest checkpoint of the output folder, in one way or another? If not, a later
 // --resume auto would take that one for this run's.
-bool goes_on_from(const RunConfig& run, const Path& newest);
+bool goes_on_from(const config::RunConfig& run, const Path& newest);
 
 // Checkpoints that a run may resume from, the newest first, and where the newest whole one stands.
 struct ResumePoint {
@@ -32,16 +32,16 @@ struct ResumePoint {
 
 // Collective. --resume auto: those of the output folder and those `in_memory` (peer_folder.h), nothing when
 // there is none; a folder: that one, which must be whole.
-std::optional<ResumePoint> find_resume_point(const RunConfig& run, const std::vector<Path>& in_memory,
+std::optional<ResumePoint> find_resume_point(const config::RunConfig& run, const std::vector<Path>& in_memory,
                                              comm::World& world);
 
 // The global batch stays what it was: on another number of ranks the accumulation changes, and the
 // micro-batch only where it must. What the user gives wins, and is then held against the checkpoint.
-void adopt_batch(ParsedConfig& parsed, const RunState& saved, int world);
+void adopt_batch(config::ParsedConfig& parsed, const RunState& saved, int world);
 
 // Where the planner chooses, micro-batch, stage and order stay what they were, since they decide the order of
 // sums. What the user gives wins.
-void adopt_setting(ParsedConfig& parsed, const RunState& saved);
+void adopt_setting(config::ParsedConfig& parsed, const RunState& saved);
 
 // Collective: fills the engine from the newest checkpoint whose every byte is right and returns where it
 // stands. Older ones are tried when one is damaged and --resume is auto. Error(data) naming the damage when

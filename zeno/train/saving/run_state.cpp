@@ -1,4 +1,4 @@
-#include "zeno/train/run_state.h"
+#include "zeno/train/saving/run_state.h"
 
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -63,7 +63,7 @@ EarlyStopping::State stopping_of(const ordered_json& json) {
   EarlyStopping::State state{{}, json.at("reference"), json.at("waited")};
   if (json.contains("best")) {
     const ordered_json& best = json.at("best");
-    state.best = Evaluation{best.at("step"), best.at("loss"), best.at("accuracy")};
+    state.best = report::Evaluation{best.at("step"), best.at("loss"), best.at("accuracy")};
   }
   return state;
 }

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "zeno/config/loss_scale.h"
 #include "zeno/train/early_stopping.h"
-#include "zeno/train/loss_scale.h"
 #include "zeno/train/loss_watch.h"
 
 namespace zeno::train {
@@ -20,7 +20,7 @@ struct LoopState {
   int64_t tokens = 0, inputs = 0;
   double loss = 0;  // of the last step
   double seconds = 0, wait_s = 0;
-  std::optional<LossScaleState> scale;  // fp16
+  std::optional<config::LossScaleState> scale;  // fp16
   LossWatch::State watch;
 };
 

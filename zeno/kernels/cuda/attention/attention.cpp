@@ -1,12 +1,12 @@
-#include "zeno/kernels/cuda/attention.h"
+#include "zeno/kernels/cuda/attention/attention.h"
 
 #include <string_view>
 
 #include "zeno/base/error.h"
 #include "zeno/device/cuda/runtime.h"
 #include "zeno/kernels/attention_space.h"
-#include "zeno/kernels/cuda/attention_cudnn.h"
-#include "zeno/kernels/cuda/attention_plain.h"
+#include "zeno/kernels/cuda/attention/attention_cudnn.h"
+#include "zeno/kernels/cuda/attention/attention_plain.h"
 
 namespace zeno::cuda {
 namespace {

@@ -1,4 +1,4 @@
-#include "zeno/kernels/cuda/attention_cudnn.h"
+#include "zeno/kernels/cuda/attention/attention_cudnn.h"
 
 #include <bit>
 
@@ -6,8 +6,8 @@
 #include "zeno/device/cuda/memory.h"
 #include "zeno/device/cuda/runtime.h"
 #include "zeno/kernels/attention_space.h"
-#include "zeno/kernels/cuda/attention_documents.h"
-#include "zeno/kernels/cuda/attention_plans.h"
+#include "zeno/kernels/cuda/attention/attention_documents.h"
+#include "zeno/kernels/cuda/attention/attention_plans.h"
 
 namespace zeno::cuda {
 namespace {

@@ -1,6 +1,6 @@
 #include "zeno/base/math.h"
 #include "zeno/device/cuda/runtime.h"
-#include "zeno/kernels/cuda/attention_documents.h"
+#include "zeno/kernels/cuda/attention/attention_documents.h"
 
 namespace zeno::cuda {
 namespace {

@@ -1,4 +1,4 @@
-#include "zeno/kernels/cuda/attention_graph.h"
+#include "zeno/kernels/cuda/attention/attention_graph.h"
 
 #include <limits>
 

@@ -2,7 +2,7 @@
 // forward, and the two-pass gradient backward. Host only; used by the kernels and by a checker without a GPU.
 #pragma once
 
-#include "zeno/kernels/cuda/cudnn_graph.h"
+#include "zeno/kernels/cuda/attention/cudnn_graph.h"
 
 namespace zeno::cuda {
 

@@ -3,7 +3,7 @@
 
 #include "zeno/base/math.h"
 #include "zeno/device/cuda/runtime.h"
-#include "zeno/kernels/cuda/attention_plain.h"
+#include "zeno/kernels/cuda/attention/attention_plain.h"
 #include "zeno/kernels/cuda/vector.h"
 #include "zeno/kernels/cuda/warp.h"
 

@@ -1,4 +1,4 @@
-#include "zeno/kernels/cuda/attention_plans.h"
+#include "zeno/kernels/cuda/attention/attention_plans.h"
 
 #include <fmt/core.h>
 

@@ -6,8 +6,8 @@
 #include <initializer_list>
 
 #include "zeno/device/stream.h"
-#include "zeno/kernels/cuda/attention_graph.h"
-#include "zeno/kernels/cuda/cudnn_plan.h"
+#include "zeno/kernels/cuda/attention/attention_graph.h"
+#include "zeno/kernels/cuda/attention/cudnn_plan.h"
 
 namespace zeno::cuda {
 

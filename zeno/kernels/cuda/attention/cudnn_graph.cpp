@@ -1,4 +1,4 @@
-#include "zeno/kernels/cuda/cudnn_graph.h"
+#include "zeno/kernels/cuda/attention/cudnn_graph.h"
 
 #include "zeno/base/error.h"
 

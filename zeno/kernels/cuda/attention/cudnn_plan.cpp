@@ -1,4 +1,4 @@
-#include "zeno/kernels/cuda/cudnn_plan.h"
+#include "zeno/kernels/cuda/attention/cudnn_plan.h"
 
 #include "zeno/base/error.h"
 

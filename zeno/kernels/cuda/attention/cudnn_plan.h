@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "zeno/kernels/cuda/cudnn_graph.h"
+#include "zeno/kernels/cuda/attention/cudnn_graph.h"
 
 namespace zeno::cuda {
 

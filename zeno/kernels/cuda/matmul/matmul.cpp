@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "zeno/base/error.h"
-#include "zeno/kernels/cuda/matmul_output.h"
-#include "zeno/kernels/cuda/matmul_product.h"
+#include "zeno/kernels/cuda/matmul/matmul_output.h"
+#include "zeno/kernels/cuda/matmul/matmul_product.h"
 #include "zeno/kernels/shape_checks.h"
 
 namespace zeno::cuda {

@@ -1,4 +1,4 @@
-#include "zeno/kernels/cuda/matmul_algorithm.h"
+#include "zeno/kernels/cuda/matmul/matmul_algorithm.h"
 
 #include <fmt/core.h>
 

@@ -1,4 +1,4 @@
-#include "zeno/kernels/cuda/matmul_cache.h"
+#include "zeno/kernels/cuda/matmul/matmul_cache.h"
 
 #include <array>
 #include <atomic>

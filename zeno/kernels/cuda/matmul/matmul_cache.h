@@ -9,7 +9,7 @@
 #include <shared_mutex>
 #include <unordered_map>
 
-#include "zeno/kernels/cuda/matmul_plan_file.h"
+#include "zeno/kernels/cuda/matmul/matmul_plan_file.h"
 
 namespace zeno::cuda {
 

@@ -1,8 +1,8 @@
-#include "zeno/kernels/cuda/matmul_fp8.h"
+#include "zeno/kernels/cuda/matmul/matmul_fp8.h"
 
 #include "zeno/base/error.h"
-#include "zeno/kernels/cuda/matmul_output.h"
-#include "zeno/kernels/cuda/matmul_product.h"
+#include "zeno/kernels/cuda/matmul/matmul_output.h"
+#include "zeno/kernels/cuda/matmul/matmul_product.h"
 
 namespace zeno::cuda {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "zeno/device/stream.h"
-#include "zeno/tensor/tensor.h"
+#include "zeno/device/tensor.h"
 
 namespace zeno::cuda {
 

@@ -1,4 +1,4 @@
-#include "zeno/kernels/cuda/matmul_key.h"
+#include "zeno/kernels/cuda/matmul/matmul_key.h"
 
 #include <fmt/core.h>
 

@@ -5,7 +5,7 @@
 
 #include "zeno/base/math.h"
 #include "zeno/device/cuda/runtime.h"
-#include "zeno/kernels/cuda/matmul_output.h"
+#include "zeno/kernels/cuda/matmul/matmul_output.h"
 
 namespace zeno::cuda {
 namespace {

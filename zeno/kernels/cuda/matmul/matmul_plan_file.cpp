@@ -1,4 +1,4 @@
-#include "zeno/kernels/cuda/matmul_plan_file.h"
+#include "zeno/kernels/cuda/matmul/matmul_plan_file.h"
 
 #include <fmt/core.h>
 

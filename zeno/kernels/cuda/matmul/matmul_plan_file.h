@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "zeno/kernels/cuda/matmul_key.h"
+#include "zeno/kernels/cuda/matmul/matmul_key.h"
 
 namespace zeno::cuda {
 

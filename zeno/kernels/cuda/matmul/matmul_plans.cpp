@@ -1,4 +1,4 @@
-#include "zeno/kernels/cuda/matmul_plans.h"
+#include "zeno/kernels/cuda/matmul/matmul_plans.h"
 
 #include <fmt/core.h>
 #include <unistd.h>
@@ -13,8 +13,8 @@
 #include "zeno/base/host.h"
 #include "zeno/base/log.h"
 #include "zeno/base/newer_version.h"
-#include "zeno/kernels/cuda/matmul_algorithm.h"
-#include "zeno/kernels/cuda/matmul_cache.h"
+#include "zeno/kernels/cuda/matmul/matmul_algorithm.h"
+#include "zeno/kernels/cuda/matmul/matmul_cache.h"
 
 namespace zeno::cuda {
 namespace {

@@ -1,9 +1,9 @@
-#include "zeno/kernels/cuda/matmul_problem.h"
+#include "zeno/kernels/cuda/matmul/matmul_problem.h"
 
 #include <algorithm>
 
 #include "zeno/base/error.h"
-#include "zeno/kernels/cuda/matmul_cache.h"
+#include "zeno/kernels/cuda/matmul/matmul_cache.h"
 
 namespace zeno::cuda {
 namespace {

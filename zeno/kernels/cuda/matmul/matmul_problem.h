@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "zeno/device/cuda/runtime.h"
-#include "zeno/kernels/cuda/matmul_algorithm.h"
-#include "zeno/kernels/cuda/matmul_key.h"
-#include "zeno/tensor/tensor.h"
+#include "zeno/device/tensor.h"
+#include "zeno/kernels/cuda/matmul/matmul_algorithm.h"
+#include "zeno/kernels/cuda/matmul/matmul_key.h"
 
 namespace zeno::cuda {
 

@@ -1,13 +1,13 @@
-#include "zeno/kernels/cuda/matmul_product.h"
+#include "zeno/kernels/cuda/matmul/matmul_product.h"
 
 #include <atomic>
 #include <bit>
 #include <chrono>
 
 #include "zeno/base/log.h"
-#include "zeno/kernels/cuda/matmul_cache.h"
-#include "zeno/kernels/cuda/matmul_plans.h"
-#include "zeno/kernels/cuda/matmul_tuner.h"
+#include "zeno/kernels/cuda/matmul/matmul_cache.h"
+#include "zeno/kernels/cuda/matmul/matmul_plans.h"
+#include "zeno/kernels/cuda/matmul/matmul_tuner.h"
 
 namespace zeno::cuda {
 namespace {

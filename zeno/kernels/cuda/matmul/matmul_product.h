@@ -1,7 +1,7 @@
 // Runs a product in a form that cuBLASLt has, with the plan of its key: looked up, or made at the first call.
 #pragma once
 
-#include "zeno/kernels/cuda/matmul_problem.h"
+#include "zeno/kernels/cuda/matmul/matmul_problem.h"
 
 namespace zeno::cuda {
 

@@ -1,4 +1,4 @@
-#include "zeno/kernels/cuda/matmul_sample.h"
+#include "zeno/kernels/cuda/matmul/matmul_sample.h"
 
 #include <algorithm>
 #include <cmath>

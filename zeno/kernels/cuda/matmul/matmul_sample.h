@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "zeno/kernels/cuda/matmul_problem.h"
+#include "zeno/kernels/cuda/matmul/matmul_problem.h"
 
 namespace zeno::cuda {
 

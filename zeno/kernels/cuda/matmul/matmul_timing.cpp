@@ -1,4 +1,4 @@
-#include "zeno/kernels/cuda/matmul_timing.h"
+#include "zeno/kernels/cuda/matmul/matmul_timing.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "zeno/kernels/cuda/matmul_tuner.h"
+#include "zeno/kernels/cuda/matmul/matmul_tuner.h"
 
 #include <algorithm>
 #include <bit>
@@ -6,9 +6,9 @@
 #include <map>
 
 #include "zeno/base/log.h"
-#include "zeno/kernels/cuda/matmul_cache.h"
-#include "zeno/kernels/cuda/matmul_sample.h"
-#include "zeno/kernels/cuda/matmul_timing.h"
+#include "zeno/kernels/cuda/matmul/matmul_cache.h"
+#include "zeno/kernels/cuda/matmul/matmul_sample.h"
+#include "zeno/kernels/cuda/matmul/matmul_timing.h"
 
 namespace zeno::cuda {
 namespace {

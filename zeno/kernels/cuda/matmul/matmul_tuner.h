@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "zeno/kernels/cuda/matmul_problem.h"
+#include "zeno/kernels/cuda/matmul/matmul_problem.h"
 
 namespace zeno::cuda {
 
