@@ -4,7 +4,6 @@
 #include "tests/config/mentions.h"
 #include "zeno/base/error.h"
 #include "zeno/config/config_resolve.h"
-#include "zeno/plan/setting_choices.h"
 
 namespace zeno::config {
 namespace {

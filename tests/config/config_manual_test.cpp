@@ -19,9 +19,7 @@ const std::string kPage = std::string(ZENO_SOURCE_DIR) + "/docs/config.md";
 const std::string kRenewed = std::string(ZENO_BINARY_DIR) + "/config.md";
 constexpr std::string_view kMark =
     "<!-- Made from zeno/config/config_keys_*.cpp; tests/config/config_manual_test.cpp checks it and says "
-    "how "
-    "to "
-    "renew it. Everything above this line is written by hand. -->\n";
+    "how to renew it. Everything above this line is written by hand. -->\n";
 
 // 5e8 instead of 500000000.
 std::string short_numbers(const std::string& text) {

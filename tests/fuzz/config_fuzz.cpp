@@ -7,7 +7,7 @@
 #include "zeno/config/config_resolve.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
-  using namespace zeno::train;
+  using namespace zeno::config;
   const std::string_view text(reinterpret_cast<const char*>(bytes), size);
   try {
     (void)decode_base64(text);

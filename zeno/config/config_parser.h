@@ -45,6 +45,9 @@ struct ParsedConfig {
 ParsedConfig load_config(const std::string& config, std::span<const FlagOverride> flags);
 ParsedConfig parse_config(const JsonDocument& document, std::span<const FlagOverride> flags);
 
+// For print_config: values that the planner sets when the run starts are shown as open.
+void mark_open(ParsedConfig& parsed);
+
 // The effective value of every key and where it came from, as a table for --print-config.
 std::string print_config(const ParsedConfig& parsed);
 

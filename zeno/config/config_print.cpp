@@ -17,6 +17,23 @@ void append_list(std::string& out, std::string_view title, const std::vector<std
 
 }  // namespace
 
+void mark_open(ParsedConfig& parsed) {
+  const auto mark = [&](const char* key) {
+    if (!parsed.given(key))
+      parsed.origins.insert_or_assign(
+          key, ValueOrigin{ValueOrigin::Kind::planned, "the planner, when the run starts"});
+  };
+  for (const char* key : {"zero_optimization.stage", "zero_optimization.overlap_comm",
+                          "zero_optimization.offload_optimizer.device",
+                          "zero_optimization.offload_param.device", "zeno.recompute", "zeno.order"})
+    mark(key);
+  const BatchConfig& batch = parsed.config.batch;
+  if (batch.micro_batch > 0) return;  // then the batch follows from what is given
+  if (batch.train_batch == 0) mark("train_batch_size");
+  mark("train_micro_batch_size_per_gpu");
+  mark("gradient_accumulation_steps");
+}
+
 std::string print_config(const ParsedConfig& parsed) {
   struct Line {
     std::string_view key;

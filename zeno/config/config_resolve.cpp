@@ -10,7 +10,6 @@
 #include "zeno/base/quantity.h"
 #include "zeno/base/utf8.h"
 #include "zeno/config/config_keys.h"
-#include "zeno/plan/plan_rows.h"
 #include "zeno/zero/policy.h"
 
 namespace zeno::config {
@@ -80,7 +79,7 @@ void check_precision(ParsedConfig& parsed) {
 void resolve_zero(ParsedConfig& parsed) {
   ZeroConfig& zero = parsed.config.zero;
   if (!parsed.given("zero_optimization.overlap_comm")) {
-    zero.overlap_comm = plan::overlaps_by_default(int(zero.stage));
+    zero.overlap_comm = overlaps_by_default(int(zero.stage));
     if (zero.overlap_comm) parsed.derive("zero_optimization.overlap_comm", "stage 3");
   }
   require(zero.allgather_bucket_size % 2 == 0, kUsage,
@@ -307,6 +306,8 @@ void resolve_values(ParsedConfig& parsed) {
   resolve_recompute(parsed);
   note_idle_values(parsed);
 }
+
+bool overlaps_by_default(int stage) { return zero::shards_parameters(stage); }
 
 void resolve_device(ParsedConfig& parsed, Device::Kind kind) {
   if (!parsed.is_auto("zeno.dtype")) return;

@@ -22,6 +22,9 @@ void resolve_device(ParsedConfig& parsed, Device::Kind kind);
 // "learning rate 2e-05 (default for full training), cosine with 3 % warm-up, fp32 (default on a CPU)"
 std::string describe_rate(const ParsedConfig& parsed);
 
+// Do ranks exchange beside the computation when nobody says? As in DeepSpeed, where parameters are sharded.
+bool overlaps_by_default(int stage);
+
 // The samples of a step where nobody says: about 32k tokens, but no more than leave an epoch 50 steps;
 // `least` times a power of two.
 int64_t default_batch(int64_t sequences, int64_t seq_len, int64_t least);

@@ -7,12 +7,9 @@
 
 #include "zeno/base/error.h"
 #include "zeno/base/file.h"
-#include "zeno/base/host.h"
 #include "zeno/base/log.h"
-#include "zeno/base/quantity.h"
 #include "zeno/checkpoint/manifest.h"
 #include "zeno/device/device.h"
-#include "zeno/train/saving/peer_snapshot.h"
 
 namespace zeno::config {
 namespace {
@@ -167,21 +164,6 @@ Device device_of(const RunConfig& run, int local_rank) {
       "[train] --device cuda: got no GPU, expected at least one that this build can use; use --device cpu, "
       "or see what zeno doctor says of it");
   return {Device::Kind::cuda, local_rank % gpus};
-}
-
-plan::MemoryLimits memory_limits(const RunConfig& run, Device device, int local_size) {
-  const auto given = [](const std::string& size, size_t otherwise) {
-    return size.empty() ? otherwise : size_t(parse_bytes(size).value());
-  };
-  // Beside what is planned the process has its code, its heap and the tables of its pages.
-  const size_t free_host = available_host_memory();
-  const size_t host = given(run.host_mem, free_host - free_host / 50) / size_t(local_size);
-  if (device.kind == Device::Kind::cpu) return {given(run.device_mem, host), host};
-  const int devices = device_count(device.kind), sharing = (local_size + devices - 1) / devices;
-  // The plan counts the context, which exists already; a little is left for what nobody counts.
-  constexpr size_t kReserve = size_t(128) << 20;
-  const size_t free = available_memory(device) / size_t(sharing);
-  return {given(run.device_mem, free + library_memory(device.kind).context - std::min(free, kReserve)), host};
 }
 
 void check_disk_folders(const ParsedConfig& parsed) {

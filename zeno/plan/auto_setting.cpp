@@ -16,6 +16,7 @@
 #include "zeno/model/layers.h"
 #include "zeno/plan/advice.h"
 #include "zeno/plan/machine/measure.h"
+#include "zeno/plan/memory_limits.h"
 #include "zeno/plan/setting_choices.h"
 
 namespace zeno::plan {

@@ -28,21 +28,4 @@ PlanChoices open_choices(const config::ParsedConfig& parsed, const Setting& give
   return choices;
 }
 
-void mark_open(config::ParsedConfig& parsed) {
-  const auto mark = [&](const char* key) {
-    if (!parsed.given(key))
-      parsed.origins.insert_or_assign(
-          key, config::ValueOrigin{config::ValueOrigin::Kind::planned, "the planner, when the run starts"});
-  };
-  for (const char* key : {"zero_optimization.stage", "zero_optimization.overlap_comm",
-                          "zero_optimization.offload_optimizer.device",
-                          "zero_optimization.offload_param.device", "zeno.recompute", "zeno.order"})
-    mark(key);
-  const config::BatchConfig& batch = parsed.config.batch;
-  if (batch.micro_batch > 0) return;  // then the batch follows from what is given
-  if (batch.train_batch == 0) mark("train_batch_size");
-  mark("train_micro_batch_size_per_gpu");
-  mark("gradient_accumulation_steps");
-}
-
 }  // namespace zeno::plan

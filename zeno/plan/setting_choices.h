@@ -11,7 +11,4 @@ namespace zeno::plan {
 PlanChoices open_choices(const config::ParsedConfig& parsed, const Setting& given, bool batch_open,
                          Device device, int world, MemoryLimits limits, bool disks);
 
-// For --print-config: values that the planner sets when the run starts are shown as open.
-void mark_open(config::ParsedConfig& parsed);
-
 }  // namespace zeno::plan

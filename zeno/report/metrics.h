@@ -50,6 +50,12 @@ struct EvalRecord {
   double ms = 0;
 };
 
+// What of an evaluation decides which was best.
+struct Evaluation {
+  int64_t step = 0;
+  double loss = 0, accuracy = 0;
+};
+
 // A step whose loss or gradient was not finite, or whose loss stands out.
 struct BadStepRecord {
   int64_t step = 0;

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "zeno/report/metrics.h"
-#include "zeno/train/early_stopping.h"
 
 namespace zeno::report {
 

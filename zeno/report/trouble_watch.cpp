@@ -54,7 +54,7 @@ std::vector<std::string> TroubleWatch::look(const Observation& step) {
 std::string TroubleWatch::advice(size_t memory_limit) const {
   std::vector<std::string> lines;
   for (const Trouble& trouble : troubles_.all()) lines.push_back(text_of(trouble));
-  return advice(troubles_, lines, setting_, {engine_.ledger().peak(Tier::device), memory_limit});
+  return report::advice(troubles_, lines, setting_, {engine_.ledger().peak(Tier::device), memory_limit});
 }
 
 std::string TroubleWatch::text_of(const Trouble& trouble) const {

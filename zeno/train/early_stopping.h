@@ -6,13 +6,9 @@
 #include <optional>
 
 #include "zeno/config/config.h"
+#include "zeno/report/metrics.h"
 
 namespace zeno::train {
-
-struct report::Evaluation {
-  int64_t step = 0;
-  double loss = 0, accuracy = 0;
-};
 
 class EarlyStopping {
  public:

@@ -15,8 +15,8 @@
 #include "zeno/plan/fit.h"
 #include "zeno/plan/machine/cpu_share.h"
 #include "zeno/plan/machine/measure.h"
-#include "zeno/plan/offload.h"
-#include "zeno/plan/recompute.h"
+#include "zeno/plan/memory_limits.h"
+#include "zeno/plan/place_states.h"
 #include "zeno/plan/timeline.h"
 #include "zeno/train/agreement.h"
 
@@ -62,31 +62,6 @@ void share_with_cpu(const config::OffloadOptimizerConfig& config, zero::EngineOp
 
 }  // namespace
 
-void place_states(const config::TrainConfig& config, const nn::LayerList& layers,
-                  zero::EngineOptions& options, int world, plan::MemoryLimits limits, bool trains) {
-  const bool recompute = config.recompute.mode == config::RecomputeMode::automatic && trains;
-  const bool offload = config.zero.offload_optimizer.device == config::OffloadDevice::automatic && trains;
-  if (options.policy.offload.params != Tier::device && world > 1 &&
-      options.policy.params != zero::Placement::sharded && log_rank() <= 0)
-    log_warning("zero_optimization.offload_param: no effect with {} ranks at stage {}: needs stage 3", world,
-                config.zero.stage);
-  if (options.policy.offload.activations && options.device.kind == Device::Kind::cpu && log_rank() <= 0)
-    log_warning("activation_checkpointing.cpu_checkpointing: no effect on a CPU, whose memory is the host's");
-  // Recompute takes compute and the link may hide: so states leave the device first.
-  if (offload) options.policy.offload.optimizer = Tier::host;
-  if (recompute) {
-    plan::choose_recompute(layers, options, world, limits.device);
-    log_info("{}", plan::describe_recompute(layers, options.policy));
-  }
-  if (offload) {
-    options.policy.offload.optimizer = Tier::device;
-    plan::choose_offload(layers, options, world, limits, !options.disk.folders.empty());
-  }
-  plan::widen_window(layers, options, world, limits);
-  const std::string homes = plan::describe_offload(layers, options, world);
-  if (!homes.empty() && log_rank() <= 0) log_info("{}", homes);
-}
-
 RunEngine make_engine(const config::TrainConfig& config, const model::ModelConfig& model, int64_t seq_len,
                       comm::World& world, bool trains) {
   const config::RunConfig& run = config.run;
@@ -108,7 +83,7 @@ RunEngine make_engine(const config::TrainConfig& config, const model::ModelConfi
   result.memory_limit = limits.device;
   // First, because what the CPU takes part in needs room on the host.
   if (trains) share_with_cpu(config.zero.offload_optimizer, options, world);
-  place_states(config, layers, options, world.size(), limits, trains);
+  plan::place_states(config, layers, options, world.size(), limits, trains);
   plan::require_fit(layers, options, world.size(), limits);
   if (const auto machine = plan::measured_machine(run.cache, options.device.kind);
       machine && trains && machine->links(world.size()))

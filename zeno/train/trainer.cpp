@@ -237,7 +237,7 @@ class Trainer {
   // False: the run ends here.
   bool evaluate(int64_t step) {
     loop_.finish();
-    std::optional<report::EvalRecord> record = evaluate(engine_, *data_.evaluation());
+    std::optional<report::EvalRecord> record = train::evaluate(engine_, *data_.evaluation());
     summary_.interrupted = !record;
     if (!record) return false;
     evaluated_ = step;

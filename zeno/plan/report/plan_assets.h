@@ -1,4 +1,4 @@
-// The script of the plan's page: plan_page/plan.js, made into this program by CMake.
+// The script of the plan's page: assets/plan.js, made into this program by CMake.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// The script of the report page: the files of report_page/, made into this program by CMake.
+// The script of the report page: the files of assets/, made into this program by CMake.
 #pragma once
 
 #include <string_view>

@@ -121,8 +121,8 @@ json to_json(const Curve& curve) {
 }
 
 std::string_view name_of(ReportEvent::Kind kind) {
-  constexpr std::string_view config::kNames[] = {"note", "checkpoint", "warning", "spike", "early_stop"};
-  return config::kNames[int(kind)];
+  constexpr std::string_view kNames[] = {"note", "checkpoint", "warning", "spike", "early_stop"};
+  return kNames[int(kind)];
 }
 
 json to_json(const Chart& chart, const ReportData& data) {

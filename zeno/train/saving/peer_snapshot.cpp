@@ -9,6 +9,7 @@
 #include "zeno/base/host.h"
 #include "zeno/base/log.h"
 #include "zeno/checkpoint/state_file.h"
+#include "zeno/config/engine_options.h"
 #include "zeno/device/device.h"
 
 namespace zeno::train {

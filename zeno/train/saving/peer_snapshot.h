@@ -16,9 +16,6 @@
 
 namespace zeno::train {
 
-// Snapshots that are kept: the newest whole one, and the one before or the one being written.
-inline constexpr int config::kPeerSnapshots = 2;
-
 class PeerSaver {
  public:
   // Collective, before step `first` + 1. Error(memory) when the snapshots do not fit into the file system or
