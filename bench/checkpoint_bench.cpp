@@ -22,8 +22,8 @@
 #include "zeno/comm/world.h"
 #include "zeno/model/init.h"
 #include "zeno/model/layers.h"
-#include "zeno/train/checkpoint_saver.h"
-#include "zeno/train/checkpoint_state.h"
+#include "zeno/train/saving/checkpoint_saver.h"
+#include "zeno/train/saving/checkpoint_state.h"
 
 using namespace zeno;
 

@@ -18,7 +18,7 @@
 #include "zeno/device/copy.h"
 #include "zeno/device/stopwatch.h"
 #include "zeno/device/stream.h"
-#include "zeno/kernels/cuda/matmul_plans.h"
+#include "zeno/kernels/cuda/matmul/matmul_plans.h"
 #include "zeno/kernels/matmul.h"
 
 namespace zeno {

@@ -12,7 +12,7 @@
 #include "zeno/base/rng.h"
 #include "zeno/comm/world.h"
 #include "zeno/device/clock_limit.h"
-#include "zeno/kernels/cuda/matmul_plans.h"
+#include "zeno/kernels/cuda/matmul/matmul_plans.h"
 #include "zeno/model/init.h"
 #include "zeno/model/layers.h"
 #include "zeno/plan/recompute.h"

@@ -15,8 +15,8 @@
 #include "zeno/device/cuda/runtime.h"
 #include "zeno/device/stream.h"
 #include "zeno/kernels/cuda/fill_random.h"
-#include "zeno/kernels/cuda/matmul_plans.h"
-#include "zeno/kernels/cuda/matmul_timing.h"
+#include "zeno/kernels/cuda/matmul/matmul_plans.h"
+#include "zeno/kernels/cuda/matmul/matmul_timing.h"
 #include "zeno/kernels/matmul.h"
 #include "zeno/kernels/swiglu_product.h"
 

@@ -10,14 +10,14 @@
 #include "cli/number_checks.h"
 #include "cli/run_flags.h"
 #include "zeno/base/error.h"
+#include "zeno/config/engine_options.h"
 #include "zeno/data/preview/preview_json.h"
 #include "zeno/data/preview/preview_text.h"
 #include "zeno/model/config.h"
+#include "zeno/report/data_page.h"
 #include "zeno/train/build_progress.h"
-#include "zeno/train/data_page.h"
 #include "zeno/train/dataset_options.h"
 #include "zeno/train/launch.h"
-#include "zeno/train/policy.h"
 
 namespace zeno::cli {
 namespace {
@@ -76,23 +76,23 @@ void print_text(const OpenData& data, const data::PreviewCounts& counts, int64_t
 }
 
 void write_page(const OpenData& data, const data::PreviewCounts& counts, const DataFlags& flags,
-                const train::ParsedConfig& parsed) {
-  const train::RunConfig& run = parsed.config.run;
-  train::DataPage page{.title = fmt::format("{}{} for {}", Path(run.data.front()).filename().string(),
-                                            run.data.size() > 1 ? ", …" : "",
-                                            Path(run.model).lexically_normal().filename().string()),
-                       .command = parsed.command,
-                       .counts = counts,
-                       .samples = {}};
+                const config::ParsedConfig& parsed) {
+  const config::RunConfig& run = parsed.config.run;
+  report::DataPage page{.title = fmt::format("{}{} for {}", Path(run.data.front()).filename().string(),
+                                             run.data.size() > 1 ? ", …" : "",
+                                             Path(run.model).lexically_normal().filename().string()),
+                        .command = parsed.command,
+                        .counts = counts,
+                        .samples = {}};
   data.samples(flags.show.value_or(kPageSamples),
                [&](const data::PreviewSample& sample) { page.samples.push_back(sample); });
-  train::write_data_page(flags.html, page);
+  report::write_data_page(flags.html, page);
 }
 
 void run(const DataFlags& flags) {
-  train::ParsedConfig parsed = flags.run.parse();
+  config::ParsedConfig parsed = flags.run.parse();
   train::set_folders(parsed.config.run);
-  const train::TrainConfig& config = parsed.config;
+  const config::TrainConfig& config = parsed.config;
   require(!config.run.model.empty(), ErrorKind::usage, "[data] no model: give --model DIR");
   require(!config.run.data.empty(), ErrorKind::usage, "[data] no data: give --data FILE");
   require(!train::is_generated(config), ErrorKind::usage,
@@ -100,7 +100,7 @@ void run(const DataFlags& flags) {
   const model::ModelConfig model = model::load_config(config.run.model);
   const data::DatasetSpec spec = train::training_spec(config, model.vocab);
   data::prepare_dataset(spec, train::build_progress(0));
-  const int64_t seq = train::sequence_length(config.run, model.max_positions);
+  const int64_t seq = config::sequence_length(config.run, model.max_positions);
   const OpenData data(spec, train::training_pack(config, seq));
   const data::PreviewCounts counts = data::count_samples(data.list);
   if (!flags.html.empty()) write_page(data, counts, flags, parsed);

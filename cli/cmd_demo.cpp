@@ -13,14 +13,14 @@
 #include "zeno/base/error.h"
 #include "zeno/base/file.h"
 #include "zeno/base/log.h"
+#include "zeno/config/config_resolve.h"
+#include "zeno/config/engine_options.h"
 #include "zeno/data/chat/presets.h"
 #include "zeno/data/tokenizer.h"
+#include "zeno/generate/generator.h"
 #include "zeno/model/export.h"
-#include "zeno/model/generator.h"
 #include "zeno/model/init.h"
 #include "zeno/model/layers.h"
-#include "zeno/train/config_resolve.h"
-#include "zeno/train/policy.h"
 #include "zeno/train/trainer.h"
 
 namespace zeno::cli {
@@ -53,15 +53,15 @@ std::vector<std::string> answers(const std::string& folder, const std::vector<De
   std::vector<std::vector<int32_t>> prompts;
   for (const DemoQuestion& item : questions)
     prompts.push_back(encoder.encode({item.question, conversation("", item.question)}));
-  model::Generator generator = model::Generator::open(
+  generate::Generator generator = generate::Generator::open(
       folder, {.device = {}, .dtype = {}, .sequences = int64_t(prompts.size()), .context = kSequence});
-  model::GenerateOptions options{.sampling = {.temperature = 0},
-                                 .max_new_tokens = kAnswerTokens,
-                                 .stops = {},
-                                 .vocab = encoder.tokenizer().vocab_size()};
+  generate::GenerateOptions options{.sampling = {.temperature = 0},
+                                    .max_new_tokens = kAnswerTokens,
+                                    .stops = {},
+                                    .vocab = encoder.tokenizer().vocab_size()};
   options.stops.assign(encoder.tokenizer().stops().begin(), encoder.tokenizer().stops().end());
   std::vector<std::string> texts;
-  for (const model::Generation& result : generator.generate(prompts, options))
+  for (const generate::Generation& result : generator.generate(prompts, options))
     texts.push_back(encoder.tokenizer().decode(result.tokens, true));
   return texts;
 }
@@ -88,9 +88,9 @@ size_t ask(const std::string& folder, const std::vector<DemoQuestion>& questions
   return right;
 }
 
-train::ParsedConfig config_of(const DemoFlags& flags, int stage) {
+config::ParsedConfig config_of(const DemoFlags& flags, int stage) {
   const std::string& folder = flags.folder;
-  const std::vector<train::FlagOverride> overrides{
+  const std::vector<config::FlagOverride> overrides{
       {"zeno.model", folder + "/model", "--model"},
       {"zeno.data", folder + "/train.jsonl", "--data"},
       {"zeno.eval_data", folder + "/held_out.jsonl", "--eval-data"},
@@ -109,19 +109,19 @@ train::ParsedConfig config_of(const DemoFlags& flags, int stage) {
       {"scheduler.type", "cosine", "--schedule"},
       {"scheduler.params.warmup_num_steps", "20", "--warmup"},
       {"optimizer.params.lr", "3e-3", "--lr"}};
-  return train::load_config("", overrides);
+  return config::load_config("", overrides);
 }
 
 // What each stage would take: the plan that the run is held to, to the byte.
 void show_memory(const DemoFlags& flags) {
   log_info("\n== memory per rank, {} ranks ==", kRanks);
   for (int stage = 0; stage < zero::kStages; ++stage) {
-    train::ParsedConfig parsed = config_of(flags, stage);
+    config::ParsedConfig parsed = config_of(flags, stage);
     const model::ModelConfig model = model::load_config(parsed.config.run.model);
-    train::resolve_batch(parsed, kRanks);
-    train::resolve_model(parsed, model.hidden, model.layers);
+    config::resolve_batch(parsed, kRanks);
+    config::resolve_model(parsed, model.hidden, model.layers);
     const zero::MemoryPlan plan = zero::plan_memory(model::build_layers(model, kSequence),
-                                                    train::engine_options(parsed.config, kSequence), kRanks);
+                                                    config::engine_options(parsed.config, kSequence), kRanks);
     log_info("stage {}: {} of weights, gradients and optimizer state, {} in all", stage,
              format_bytes(plan.model_state_bytes), format_bytes(plan.ledger->booked(Tier::device)));
   }

@@ -19,7 +19,7 @@
 #include "zeno/comm/world.h"
 #include "zeno/device/device.h"
 #include "zeno/device/ledger.h"
-#include "zeno/plan/measure.h"
+#include "zeno/plan/machine/measure.h"
 
 namespace zeno::cli {
 namespace {

@@ -13,8 +13,8 @@
 #include "zeno/base/disk_watch.h"
 #include "zeno/base/log.h"
 #include "zeno/comm/world.h"
+#include "zeno/report/json_text.h"
 #include "zeno/train/eval_run.h"
-#include "zeno/train/json_text.h"
 
 namespace zeno::cli {
 namespace {
@@ -30,15 +30,15 @@ void run(const RunFlags& flags, bool json) {
   const int rank = comm::launch_info().rank;
   set_log_rank(rank);                             // one process of many: rank 0 speaks for all
   std::optional<DiskWatch> watch(std::in_place);  // until there are ranks
-  train::ParsedConfig parsed = flags.parse();
+  config::ParsedConfig parsed = flags.parse();
   watch.reset();
-  const train::EvalRecord record = train::evaluate_model(std::move(parsed));
+  const report::EvalRecord record = train::evaluate_model(std::move(parsed));
   if (rank != 0) return;
   if (json) {
     fmt::print(R"({{"loss":{},"perplexity":{},"token_accuracy":{},"tokens":{},"ms":{}}})"
                "\n",
-               train::json_number(record.loss), train::json_number(record.perplexity),
-               train::json_number(record.token_accuracy), record.tokens, train::json_number(record.ms));
+               report::json_number(record.loss), report::json_number(record.perplexity),
+               report::json_number(record.token_accuracy), record.tokens, report::json_number(record.ms));
     return;
   }
   fmt::print("loss {:.6f}  perplexity {:.4f}  token accuracy {:.2f} %  {} tokens in {:.1f} s\n", record.loss,

@@ -11,8 +11,8 @@
 #include "zeno/checkpoint/state_file.h"
 #include "zeno/model/adapter_config.h"
 #include "zeno/model/export.h"
-#include "zeno/train/adapter_export.h"
-#include "zeno/train/resume.h"
+#include "zeno/train/saving/adapter_export.h"
+#include "zeno/train/saving/resume.h"
 
 namespace zeno::cli {
 namespace {

@@ -14,8 +14,8 @@
 #include "zeno/base/json_limits.h"
 #include "zeno/base/log.h"
 #include "zeno/base/python_json.h"
+#include "zeno/generate/generator.h"
 #include "zeno/model/adapter_weights.h"
-#include "zeno/model/generator.h"
 #include "zeno/model/layers.h"
 #include "zeno/model/weights.h"
 
@@ -38,8 +38,8 @@ struct GenerateFlags {
 
 // Defaults of the model (generation_config.json), then flags. As in transformers the most likely token is
 // taken unless the folder says do_sample, or flags ask for a choice.
-model::SamplingOptions sampling_of(const GenerateFlags& flags) {
-  model::SamplingOptions o{.seed = flags.seed};
+generate::SamplingOptions sampling_of(const GenerateFlags& flags) {
+  generate::SamplingOptions o{.seed = flags.seed};
   bool choose = flags.temperature || flags.top_p || flags.top_k || flags.min_p;
   const Path path = Path(flags.model) / "generation_config.json";
   if (file_exists(path)) {
@@ -62,7 +62,7 @@ model::SamplingOptions sampling_of(const GenerateFlags& flags) {
   o.min_p = flags.min_p.value_or(o.min_p);
   o.repetition_penalty = flags.repetition_penalty.value_or(o.repetition_penalty);
   if (flags.greedy || !choose) o.temperature = 0;
-  model::check_sampling(o);
+  generate::check_sampling(o);
   return o;
 }
 
@@ -99,18 +99,18 @@ class Session {
   void open_model(int64_t sequences, int64_t context);
   // Generates from one prompt, text to stdout as it comes.
   std::string stream(const std::vector<int32_t>& prompt);
-  void report(model::Finish finish) const;
+  void report(generate::Finish finish) const;
 
   const GenerateFlags& flags_;
   PromptEncoder encoder_;
   data::Tokenizer tokenizer_;
-  model::GenerateOptions options_;
-  std::unique_ptr<model::Generator> generator_;
+  generate::GenerateOptions options_;
+  std::unique_ptr<generate::Generator> generator_;
 };
 
 void Session::open_model(int64_t sequences, int64_t context) {
   const model::ModelConfig config = model::load_config(flags_.model);
-  model::DecoderOptions options{
+  generate::DecoderOptions options{
       .device = device_of(flags_.device),
       .dtype = {},
       .sequences = sequences,
@@ -122,7 +122,7 @@ void Session::open_model(int64_t sequences, int64_t context) {
             "[generate] --dtype: got {}, expected fp32, bf16 or fp16", flags_.dtype);
   }
   const auto make = [&](const auto& weights) {
-    generator_ = std::make_unique<model::Generator>(
+    generator_ = std::make_unique<generate::Generator>(
         config,
         [&](const nn::Parameter& p, int64_t begin, int64_t end, float* out) {
           weights.read(p, begin, end, out);
@@ -152,9 +152,9 @@ std::string Session::stream(const std::vector<int32_t>& prompt) {
   return all;
 }
 
-void Session::report(model::Finish finish) const {
-  const model::GenerateStats& s = generator_->stats();
-  if (finish == model::Finish::context)
+void Session::report(generate::Finish finish) const {
+  const generate::GenerateStats& s = generator_->stats();
+  if (finish == generate::Finish::context)
     log_info("stopped at the end of the context, {} tokens", generator_->decoder().context());
   const double weights = double(generator_->decoder().weight_bytes()) * double(s.steps) / 1e9;
   log_info("prompt {} tokens in {:.2f} s; {} new tokens, {:.1f} tokens/s ({:.1f} GB/s of weights)",
@@ -194,7 +194,7 @@ void Session::run_prompts(const std::vector<Prompt>& prompts) {
     std::cout << line.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
   }
   std::cout << std::flush;
-  report(model::Finish::length);
+  report(generate::Finish::length);
 }
 
 void Session::run_chat() {

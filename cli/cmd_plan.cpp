@@ -3,77 +3,22 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 
 #include "cli/commands.h"
 #include "cli/number_checks.h"
 #include "cli/plan_advice.h"
-#include "cli/plan_question.h"
+#include "cli/plan_flags.h"
 #include "cli/plan_sweep.h"
 #include "zeno/base/error.h"
-#include "zeno/base/host.h"
-#include "zeno/base/quantity.h"
-#include "zeno/base/workers.h"
-#include "zeno/device/device.h"
-#include "zeno/model/layers.h"
-#include "zeno/plan/advice_reasons.h"
-#include "zeno/plan/plan_json.h"
-#include "zeno/plan/plan_page.h"
-#include "zeno/plan/plan_text.h"
-#include "zeno/plan/timeline.h"
-#include "zeno/train/flag_groups.h"
-#include "zeno/train/run_engine.h"
-#include "zeno/train/setting_choices.h"
+#include "zeno/config/flag_groups.h"
+#include "zeno/plan/plan_answer.h"
+#include "zeno/plan/report/plan_json.h"
+#include "zeno/plan/report/plan_page.h"
+#include "zeno/plan/report/plan_text.h"
 
 namespace zeno::cli {
 namespace {
-
-double count_of(const nn::LayerList& layers) {
-  double count = 0;
-  for (const nn::Parameter& parameter : model::parameter_table(layers)) count += double(parameter.count());
-  return count;
-}
-
-std::vector<std::string> notes_of(const PlanSubject& subject, const plan::PlanModel& model,
-                                  const zero::EngineOptions& options, const plan::PlanReport& report) {
-  std::vector<std::string> notes;
-  const zero::Policy& policy = options.policy;
-  notes.push_back(fmt::format("{}, {}, sequences of {} tokens, {} micro-batch{} in a step",
-                              options.device.kind == Device::Kind::cuda ? "GPU" : "CPU",
-                              name_of(policy.compute), options.shape.seq, policy.micro_batches,
-                              policy.micro_batches == 1 ? "" : "es"));
-  if (subject.params)
-    notes.push_back(fmt::format(
-        "model states by formula for {} parameters; everything else from a llama of {} blocks, hidden size "
-        "{}, {} tokens ({} parameters)",
-        count_in_words(*subject.params), subject.model.layers, subject.model.hidden, subject.model.vocab,
-        count_in_words(count_of(model.layers))));
-  if (report.limits.known()) {
-    const auto size = [](size_t bytes) { return bytes > 0 ? format_bytes(bytes) : "any amount"; };
-    notes.push_back(fmt::format("a rank may use {} of device and {} of host memory ({} ranks to a host)",
-                                size(report.limits.device), size(report.limits.host), report.node_ranks));
-  }
-  if (policy.compute == DType::f32) return notes;
-  if (!report.rows.empty()) {
-    notes.push_back(fmt::format("gradients are kept in {}{}", name_of(policy.grad),
-                                policy.grad == DType::f32
-                                    ? ""
-                                    : "; runs accumulate in fp32 by default, which adds 2 bytes for each"));
-    return notes;
-  }
-  const double gradients = double(report.chosen.bytes.at(Tier::device, Purpose::gradients));
-  const double other = double(size_of(policy.grad == DType::f32 ? policy.compute : DType::f32));
-  const size_t change = size_t(std::abs(gradients * (other / double(size_of(policy.grad)) - 1)));
-  notes.push_back(
-      policy.grad == DType::f32
-          ? fmt::format("fp32 accumulation of gradients takes {} of this "
-                        "(data_types.grad_accum_dtype: \"{}\" would save it)",
-                        format_bytes(change), name_of(policy.compute))
-          : fmt::format("gradients are kept in {}; runs accumulate in fp32 by default, which adds {}",
-                        name_of(policy.grad), format_bytes(change)));
-  return notes;
-}
 
 std::string typed_command(const CLI::App& command) {
   std::vector<std::string> words{command.get_name()};
@@ -96,88 +41,14 @@ plan::TextStyle terminal_style() {
   return style;
 }
 
-// The setting of flags and config, as the run would complete it.
-plan::PlanRow chosen_row(const PlanQuestion& q, const plan::PlanModel& model, zero::EngineOptions& options) {
-  const train::TrainConfig& config = q.parsed.config;
-  plan::MemoryLimits limits = q.limits;
-  if (config.recompute.mode == train::RecomputeMode::automatic ||
-      config.zero.offload_optimizer.device == train::OffloadDevice::automatic) {
-    require(limits.device > 0, ErrorKind::usage,
-            "[plan] auto: got no GPU to fill; say --device-mem 80GB --host-mem 512GB, plan with --recompute "
-            "none, selective or full and --offload-optimizer none, cpu or nvme, or on the machine that "
-            "trains");
-    if (limits.host == 0) limits.host = SIZE_MAX;
-    train::place_states(config, q.layers, options, q.world, limits, true);
-  }
-  plan::PlanRow row;
-  const int stage = int(config.zero.stage);
-  row.setting = {stage, plan::homes_of(options.policy.offload, stage), options.policy.recompute,
-                 options.shape.batch, options.policy.overlap};
-  row.bytes = plan::plan_bytes(model, options, q.world);
-  plan::set_missing(row, q.device, limits);
-  return row;
-}
-
-void time_rows(const PlanQuestion& q, std::vector<plan::PlanRow>& rows) {
-  Workers workers(available_cores());
-  workers.for_each(int64_t(rows.size()), [&](int64_t i, int) {
-    plan::PlanRow& row = rows[size_t(i)];
-    const plan::StepTime time =
-        plan::predict_step(q.layers, plan::with(q.options, row.setting), *q.machine, q.world);
-    row.step_seconds = time.step_s;
-    row.tokens_per_second = time.tokens_per_s;
-  });
-}
-
-// Is one setting meant? Stages make no difference to one rank, so there the micro-batch says so.
-bool fixed(const PlanQuestion& q) {
-  return q.parsed.given("zero_optimization.stage") || (q.world == 1 && !q.batch_open);
-}
-
-plan::PlanReport answer(const PlanQuestion& q, const PlanFlags& flags) {
-  const train::TrainConfig& config = q.parsed.config;
-  const plan::PlanModel model{q.layers, q.subject.params};
-  plan::PlanReport report;
-  report.world = q.world;
-  report.node_ranks = q.node_ranks;
-  report.limits = q.limits;
-  zero::EngineOptions options = q.options;
-  report.chosen = chosen_row(q, model, options);
-  report.params = q.subject.params.value_or(count_of(q.layers));
-  report.title = fmt::format("{}{} of {} parameters on {} rank{}", model::name_of(q.subject.model.arch),
-                             config.lora.rank > 0 ? " with adapters" : "", count_in_words(report.params),
-                             q.world, q.world == 1 ? "" : "s");
-  report.command = flags.command;
-  if (!fixed(q) || flags.all) {
-    const plan::PlanChoices choices = train::open_choices(q.parsed, report.chosen.setting, q.batch_open,
-                                                          q.device, q.world, report.limits, true);
-    report.rows = plan::plan_rows(model, q.options, q.world, choices);
-    if (q.machine) time_rows(q, report.rows);
-  } else {
-    report.title += fmt::format(", stage {}, micro-batch {}", config.zero.stage, q.options.shape.batch);
-  }
-  if (!flags.compare.empty())
-    report.deepspeed =
-        plan::compare_deepspeed(model, q.options, report.chosen.setting, q.world, report.node_ranks);
-  report.notes = notes_of(q.subject, model, q.options, report);
-  if (q.machine && report.rows.empty()) {
-    const plan::StepTime time = plan::predict_step(q.layers, options, *q.machine, q.world);
-    report.chosen.step_seconds = time.step_s;
-    report.chosen.tokens_per_second = time.tokens_per_s;
-    report.time = time;
-    for (std::string& line : plan::describe_time(time, q.machine->name))
-      report.notes.push_back(std::move(line));
-  }
-  return report;
-}
-
 void run(const PlanFlags& flags) {
   require(flags.compare.empty() || flags.compare == "deepspeed", ErrorKind::usage,
           "[plan] --compare: got {}, expected deepspeed", flags.compare);
-  const PlanQuestion question = resolve(flags);
+  const plan::PlanQuestion question = question_of(flags);
   if (!flags.goal.empty()) return show_advice(question, flags);
   if (!flags.sweep.empty()) return show_sweep(question, flags);
-  const plan::PlanReport report = answer(question, flags);
+  const plan::PlanReport report = plan::answer(
+      question, {.all = flags.all, .deepspeed = !flags.compare.empty(), .command = flags.command});
   if (!flags.html.empty()) plan::write_page(flags.html, report);
   if (flags.json) {
     fmt::print("{}\n", plan::plan_json(report));
@@ -201,17 +72,17 @@ void add_plan(CLI::App& app) {
       ->type_name("FILE")
       ->needs("--goal");
   command
-      ->add_option("--machine", flags->machine,
+      ->add_option("--machine", flags->place.machine,
                    "for the time: h100-8, h100-8x64, …, or a file of zeno doctor --measure; when not given: "
                    "this one")
       ->type_name("NAME|FILE");
   command
-      ->add_option("--between-rate", flags->between_rate,
+      ->add_option("--between-rate", flags->place.between_rate,
                    "GB/s between nodes for each rank; when not given: as the machine has it")
       ->default_str("")
       ->check(positive());
   command
-      ->add_option("--ranks-per-host", flags->node_ranks,
+      ->add_option("--ranks-per-host", flags->place.node_ranks,
                    "ranks that share the memory of a host; when not given: all, on GPUs at most 8")
       ->default_str("")
       ->check(positive());
@@ -232,7 +103,7 @@ void add_plan(CLI::App& app) {
   flags->run.add_to(*command);
   // The command of a run may be given with all its flags; those without an effect here are not shown.
   for (CLI::Option* option : command->get_options()) {
-    if (option->get_group() == train::kSavingFlags || option->get_group() == train::kOutputFlags)
+    if (option->get_group() == config::kSavingFlags || option->get_group() == config::kOutputFlags)
       option->group("");
   }
   command->callback([flags, command] {

@@ -17,13 +17,13 @@
 #include "zeno/base/log.h"
 #include "zeno/checkpoint/checkpoint.h"
 #include "zeno/comm/world.h"
+#include "zeno/config/config_resolve.h"
+#include "zeno/config/engine_options.h"
+#include "zeno/config/flag_groups.h"
 #include "zeno/model/config.h"
-#include "zeno/train/config_resolve.h"
-#include "zeno/train/flag_groups.h"
-#include "zeno/train/peer_folder.h"
-#include "zeno/train/policy.h"
-#include "zeno/train/resume.h"
-#include "zeno/train/setting_choices.h"
+#include "zeno/plan/setting_choices.h"
+#include "zeno/train/saving/peer_folder.h"
+#include "zeno/train/saving/resume.h"
 #include "zeno/train/supervisor.h"
 #include "zeno/train/trainer.h"
 
@@ -31,7 +31,7 @@ namespace zeno::cli {
 namespace {
 
 // On the disk, then in memory; newest first.
-std::vector<Path> checkpoints_anywhere(const train::RunConfig& run) {
+std::vector<Path> checkpoints_anywhere(const config::RunConfig& run) {
   std::vector<Path> found = checkpoint::list_checkpoints(train::checkpoints_of(run));
   const std::vector<Path> in_memory = train::list_peer_snapshots(run);
   found.insert(found.end(), in_memory.begin(), in_memory.end());
@@ -39,26 +39,26 @@ std::vector<Path> checkpoints_anywhere(const train::RunConfig& run) {
 }
 
 // As far as they are known: what follows from the model and the number of ranks when both are given.
-void print_effective(train::ParsedConfig parsed) {
-  const train::TrainConfig& config = parsed.config;
+void print_effective(config::ParsedConfig parsed) {
+  const config::TrainConfig& config = parsed.config;
   const int64_t ranks = std::max<int64_t>(config.run.ranks, comm::launch_info().size);
-  train::resolve_device(parsed, train::device_of(config.run, 0).kind);
-  if (config.run.choose) train::mark_open(parsed);
+  config::resolve_device(parsed, config::device_of(config.run, 0).kind);
+  if (config.run.choose) config::mark_open(parsed);
   const bool batch_open = config.run.choose && config.batch.micro_batch == 0;
-  if (!batch_open && train::batch_can_be_resolved(parsed)) train::resolve_batch(parsed, ranks);
+  if (!batch_open && config::batch_can_be_resolved(parsed)) config::resolve_batch(parsed, ranks);
   if (!config.run.model.empty()) {
     const model::ModelConfig model = model::load_config(config.run.model);
-    train::resolve_model(parsed, model.hidden, model.layers);
+    config::resolve_model(parsed, model.hidden, model.layers);
     if (config.run.seq_len == 0) {
-      parsed.config.run.seq_len = train::sequence_length(config.run, model.max_positions);
+      parsed.config.run.seq_len = config::sequence_length(config.run, model.max_positions);
       parsed.derive("zeno.seq_len", "what the model takes, at most 1024");
     }
   }
-  fmt::print("{}", train::print_config(parsed));
+  fmt::print("{}", config::print_config(parsed));
 }
 
 // Checkpoints that are there before the run starts must be those it goes on from: a restart takes the newest.
-void check_former_checkpoints(const train::RunConfig& run) {
+void check_former_checkpoints(const config::RunConfig& run) {
   const std::vector<Path> found = checkpoints_anywhere(run);
   require(found.empty() || train::goes_on_from(run, found.front()), ErrorKind::usage,
           "[train] --max-restarts: {} is there from an earlier run, and a restart would go on from it; give "
@@ -66,7 +66,7 @@ void check_former_checkpoints(const train::RunConfig& run) {
           found.empty() ? "" : found.front().string());
 }
 
-void check_supervised(const train::RunConfig& run) {
+void check_supervised(const config::RunConfig& run) {
   const comm::LaunchInfo launch = comm::launch_info();
   require(launch.size <= 1, ErrorKind::usage,
           "[train] --{} inside of {}: this is one process of {} and cannot start the others again; leave the "
@@ -83,7 +83,7 @@ void check_supervised(const train::RunConfig& run) {
 }
 
 // What a run has left in its output folder, or in memory.
-train::Supervisor::Output output_of(const train::RunConfig& run, const Path& done) {
+train::Supervisor::Output output_of(const config::RunConfig& run, const Path& done) {
   train::Supervisor::Output output;
   if (run.max_restarts > 0) {
     if (const auto newest = checkpoint::open_latest(train::checkpoints_of(run)))
@@ -99,8 +99,8 @@ train::Supervisor::Output output_of(const train::RunConfig& run, const Path& don
 
 // The run as a process of its own. Once it has checkpoints, a restart resumes from them; until then, from
 // where the user said.
-int supervise(const RunFlags& flags, const train::ParsedConfig& parsed) {
-  const train::RunConfig& run = parsed.config.run;
+int supervise(const RunFlags& flags, const config::ParsedConfig& parsed) {
+  const config::RunConfig& run = parsed.config.run;
   set_log_rank(-1);  // from here on this process is no rank
   // Where the ranks write too, on whichever host.
   const Path done = Path(run.out) / fmt::format(".done-{}-{}", host_name(), getpid());
@@ -155,7 +155,7 @@ void add_train(CLI::App& app) {
   command
       ->add_flag("--print-config", *print_only,
                  "show the effective values and where each came from, then stop")
-      ->group(std::string(train::kOutputFlags));
+      ->group(std::string(config::kOutputFlags));
   command->footer(kExamples);
   command->callback([flags, print_only] {
     set_log_rank(comm::launch_info().rank);  // one process of many: rank 0 speaks for all
@@ -164,9 +164,9 @@ void add_train(CLI::App& app) {
     std::signal(SIGPIPE, SIG_IGN);
     // Ranks have deadlines of their own, and a supervisor can have no threads.
     std::optional<DiskWatch> watch(std::in_place);
-    const train::ParsedConfig parsed = flags->parse();
+    const config::ParsedConfig parsed = flags->parse();
     if (*print_only) return print_effective(parsed);
-    const train::RunConfig& run = parsed.config.run;
+    const config::RunConfig& run = parsed.config.run;
     watch.emplace(std::chrono::milliseconds(int64_t(run.disk_deadline_s * 1000)));
     // Of an earlier run: whatever fails from here on, it must not be there.
     if (!run.done_file.empty() && comm::launch_info().rank == 0) remove_file(run.done_file);

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "zeno/train/flag_groups.h"
+#include "zeno/config/flag_groups.h"
 
 namespace zeno::cli {
 namespace {
@@ -123,7 +123,7 @@ std::string HelpFormat::make_help(const CLI::App* app, std::string name, CLI::Ap
     const std::string flags = section(*app, group, [&](const CLI::Option& option) {
       return !option.get_positional() && option.get_group() == group;
     });
-    const bool hide = group == train::kExpertFlags && mode != CLI::AppFormatMode::All;
+    const bool hide = group == config::kExpertFlags && mode != CLI::AppFormatMode::All;
     hidden = hidden || (hide && !flags.empty());
     if (!hide) text += flags;
   }

@@ -17,7 +17,7 @@
 #include "zeno/base/log.h"
 #include "zeno/base/utf8.h"
 #include "zeno/comm/failure.h"
-#include "zeno/train/config_keys.h"
+#include "zeno/config/config_keys.h"
 
 namespace {
 
@@ -41,7 +41,7 @@ void require_utf8(int argc, char** argv) {
 std::string nearest_flag(const CLI::App& command, const std::string& unknown) {
   const std::string name = unknown.substr(0, unknown.find('='));
   const auto distance = [&](const CLI::Option* option) {
-    return zeno::train::edit_distance(option->get_name(), name);
+    return zeno::config::edit_distance(option->get_name(), name);
   };
   const std::vector<const CLI::Option*> options = command.get_options();
   const auto nearest = std::ranges::min_element(options, {}, distance);
@@ -67,7 +67,7 @@ std::string mistake_in(const CLI::App& app, const CLI::ParseError& error, const 
     text =
         fmt::format("unknown {} {}", first.starts_with('-') ? "flag" : "command", zeno::shortened(first, 60));
     for (const CLI::App* known : app.get_subcommands({})) {
-      if (zeno::train::edit_distance(known->get_name(), first) <= 2)
+      if (zeno::config::edit_distance(known->get_name(), first) <= 2)
         text += fmt::format(", did you mean {}", known->get_name());
     }
   }

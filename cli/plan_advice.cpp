@@ -6,59 +6,30 @@
 #include <nlohmann/json.hpp>
 
 #include "zeno/base/error.h"
+#include "zeno/base/file.h"
 #include "zeno/device/ledger.h"
-#include "zeno/model/layers.h"
 #include "zeno/plan/advice.h"
-#include "zeno/train/config_resolve.h"
-#include "zeno/train/policy.h"
-#include "zeno/train/setting_choices.h"
-#include "zeno/train/tuning.h"
 
 namespace zeno::cli {
 namespace {
 
 constexpr const char* kNoFolder = "FOLDER";
 
-std::string nvme_path(const PlanQuestion& q) {
+std::string nvme_path(const plan::PlanQuestion& q) {
   const std::string& path = q.parsed.config.zero.offload_optimizer.nvme_path;
   return path.empty() ? kNoFolder : path;
 }
 
-plan::AdviceQuestion question_of(const PlanQuestion& q, const PlanFlags& flags) {
-  const std::optional<plan::Goal> goal = plan::parse_goal(flags.goal);
+plan::Goal goal_of(const std::string& text) {
+  const std::optional<plan::Goal> goal = plan::parse_goal(text);
   require(goal.has_value(), ErrorKind::usage,
-          "[plan] --goal: got {}, expected fastest, largest-batch or smallest", flags.goal);
-  require(
-      q.machine.has_value(), ErrorKind::usage,
-      "[plan] --goal: got no machine to time it on, expected one; say --machine h100-8, or measure this one "
-      "with zeno doctor --measure");
-  const plan::Setting given{int(q.parsed.config.zero.stage), plan::Homes::as_given,
-                            q.options.policy.recompute, q.options.shape.batch};
-  const auto next_larger = [&q] {
-    model::ModelConfig deeper = q.subject.model;
-    deeper.layers *= 2;
-    deeper.windows.insert(deeper.windows.end(), q.subject.model.windows.begin(),
-                          q.subject.model.windows.end());
-    return model::build_layers(deeper, q.options.shape.seq, train::tuning_of(q.parsed.config));
-  };
-  // A batch of a step that was said stays; its cut into micro-batches is free unless that was said too.
-  const bool micro_given = q.parsed.given("train_micro_batch_size_per_gpu");
-  const bool batch_given = q.parsed.given("train_batch_size");
-  return {.model = {q.layers, q.subject.params},
-          .options = q.options,
-          .machine = *q.machine,
-          .world = q.world,
-          .choices = train::open_choices(q.parsed, given, q.batch_open || (batch_given && !micro_given),
-                                         q.device, q.world, q.limits, true),
-          .sequences = batch_given ? q.parsed.config.batch.train_batch : 0,
-          .goal = *goal,
-          .any_order = !q.parsed.given("zeno.order"),
-          .next_larger = next_larger};
+          "[plan] --goal: got {}, expected fastest, largest-batch or smallest", text);
+  return *goal;
 }
 
 // What starts the run; with a config it says nothing twice.
-std::string command_of(const PlanQuestion& q, const PlanFlags& flags, const plan::Option& option) {
-  const train::RunConfig& run = q.parsed.config.run;
+std::string command_of(const plan::PlanQuestion& q, const PlanFlags& flags, const plan::Option& option) {
+  const config::RunConfig& run = q.parsed.config.run;
   std::string text = q.world > q.node_ranks ? fmt::format("mpirun -n {} zeno train", q.world) : "zeno train";
   text += fmt::format(" --model {}", run.model.empty() ? "DIR" : run.model);
   if (flags.write_config.empty()) {
@@ -98,8 +69,8 @@ void print_json(const plan::Advice& advice, const std::string& command) {
 
 }  // namespace
 
-void show_advice(const PlanQuestion& q, const PlanFlags& flags) {
-  const plan::AdviceQuestion question = question_of(q, flags);
+void show_advice(const plan::PlanQuestion& q, const PlanFlags& flags) {
+  const plan::AdviceQuestion question = plan::advice_question(q, goal_of(flags.goal));
   const plan::Advice advice = plan::advise(question);
   std::string command;
   if (advice.chosen) {

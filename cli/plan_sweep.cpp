@@ -59,19 +59,8 @@ void print_row(const plan::SweepPoint& p) {
 
 }  // namespace
 
-void show_sweep(const PlanQuestion& q, const PlanFlags& flags) {
-  require(q.machine.has_value(), ErrorKind::usage,
-          "[plan] --sweep: got no machine, expected one; say --machine h100-8, or measure this one with zeno "
-          "doctor --measure");
-  const int stage = q.parsed.given("zero_optimization.stage") ? int(q.parsed.config.zero.stage) : 3;
-  const plan::SweepQuestion sweep{
-      .model = {q.layers, q.subject.params},
-      .options = q.options,
-      .setting = {stage, plan::Homes::as_given, q.options.policy.recompute, q.options.shape.batch,
-                  q.options.policy.overlap || !q.parsed.given("zero_optimization.overlap_comm")},
-      .machine = *q.machine,
-      .failure_hours = flags.failure_hours,
-      .restart_s = flags.restart_s};
+void show_sweep(const plan::PlanQuestion& q, const PlanFlags& flags) {
+  const plan::SweepQuestion sweep = plan::sweep_question(q, flags.failure_hours, flags.restart_s);
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   if (!flags.json)
     fmt::print(

@@ -4,7 +4,7 @@
 
 #include "cli/help_format.h"
 #include "zeno/base/log.h"
-#include "zeno/train/flag_groups.h"
+#include "zeno/config/flag_groups.h"
 
 namespace zeno::cli {
 namespace {
@@ -24,15 +24,15 @@ std::string shell_word(const std::string& text) {
   return quoted + "'";
 }
 
-std::string type_name(const train::ConfigKey& key) {
+std::string type_name(const config::ConfigKey& key) {
   if (!key.takes.empty()) return key.takes;
   if (!key.choices.empty()) return choice_type(key.choices);
   switch (key.type) {
-    case train::KeyType::integer:
+    case config::KeyType::integer:
       return "INT";
-    case train::KeyType::number:
+    case config::KeyType::number:
       return "NUMBER";
-    case train::KeyType::dtype:
+    case config::KeyType::dtype:
       return choice_type({"fp32", "bf16", "fp16"});
     default:
       return "TEXT";
@@ -44,21 +44,21 @@ std::string type_name(const train::ConfigKey& key) {
 void RunFlags::add_to(CLI::App& app) {
   name_ = app.get_name();
   app.set_help_all_flag("--help-all", "show this with the flags for experts, and stop")->group("Options");
-  for (const train::FlagGroup& group : train::flag_groups()) {
+  for (const config::FlagGroup& group : config::flag_groups()) {
     app.option_defaults()->group(std::string(group.title));
-    if (group.title == train::kTrainingFlags)
+    if (group.title == config::kTrainingFlags)
       app.add_option("--config", config, "DeepSpeed JSON (or base64 of one); flags win over it")
           ->type_name("FILE");
-    for (const train::ConfigKey* key : group.keys) add_flag(app, *key);
+    for (const config::ConfigKey* key : group.keys) add_flag(app, *key);
   }
   app.option_defaults()->group("Options");
 }
 
-void RunFlags::add_flag(CLI::App& app, const train::ConfigKey& key) {
+void RunFlags::add_flag(CLI::App& app, const config::ConfigKey& key) {
   const auto record = [this, &key](const std::string& value) {
     overrides.push_back({key.path, value, key.flag});
   };
-  if (key.type == train::KeyType::boolean) {
+  if (key.type == config::KeyType::boolean) {
     // CLI11 counts flags behind a ! backwards.
     const std::string names = key.flag_off.empty() ? key.flag : key.flag + ",!" + key.flag_off;
     app.add_flag_function(
@@ -67,7 +67,7 @@ void RunFlags::add_flag(CLI::App& app, const train::ConfigKey& key) {
     return;
   }
   CLI::Option* option;
-  if (key.type == train::KeyType::texts) {
+  if (key.type == config::KeyType::texts) {
     option = app.add_option_function<std::vector<std::string>>(
         key.flag,
         [record](const std::vector<std::string>& values) {
@@ -79,16 +79,16 @@ void RunFlags::add_flag(CLI::App& app, const train::ConfigKey& key) {
   }
   option->type_name(type_name(key));
   if (key.flag_alone.empty())
-    option->default_str(train::show_default(key));
+    option->default_str(config::show_default(key));
   else  // CLI11 takes the default of an option for its value when it stands alone
     option->expected(0, 1)
         ->default_str(key.flag_alone)
         ->description(
-            fmt::format("{} [default {}; alone {}]", key.note, train::show_default(key), key.flag_alone));
+            fmt::format("{} [default {}; alone {}]", key.note, config::show_default(key), key.flag_alone));
 }
 
-train::ParsedConfig RunFlags::parse() const {
-  train::ParsedConfig parsed = train::load_config(config, overrides);
+config::ParsedConfig RunFlags::parse() const {
+  config::ParsedConfig parsed = config::load_config(config, overrides);
   for (const std::string& warning : parsed.warnings) log_warning("{}", warning);
   for (const std::string& note : parsed.notes) log_info("note: {}", note);
   parsed.command = command_text(words());
@@ -98,11 +98,11 @@ train::ParsedConfig RunFlags::parse() const {
 std::vector<std::string> RunFlags::words() const {
   std::vector<std::string> words{name_};
   if (!config.empty()) words.insert(words.end(), {"--config", config});
-  for (const train::FlagOverride& flag : overrides) {
-    const train::ConfigKey* key = train::find_key(flag.key);
+  for (const config::FlagOverride& flag : overrides) {
+    const config::ConfigKey* key = config::find_key(flag.key);
     const bool off = key != nullptr && !key->flag_off.empty() && flag.value == "false";
     words.push_back(off ? key->flag_off : flag.flag);
-    if (key == nullptr || key->type != train::KeyType::boolean) words.push_back(flag.value);
+    if (key == nullptr || key->type != config::KeyType::boolean) words.push_back(flag.value);
   }
   return words;
 }

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "zeno/train/config_keys.h"
-#include "zeno/train/config_parser.h"
+#include "zeno/config/config_keys.h"
+#include "zeno/config/config_parser.h"
 
 namespace CLI {
 class App;
@@ -16,17 +16,17 @@ namespace zeno::cli {
 
 class RunFlags {
  public:
-  std::string config;                          // --config
-  std::vector<train::FlagOverride> overrides;  // in the order of --help
+  std::string config;                           // --config
+  std::vector<config::FlagOverride> overrides;  // in the order of --help
 
   void add_to(CLI::App& app);
   // Reads the config file, applies the flags and logs warnings and notes.
-  train::ParsedConfig parse() const;
+  config::ParsedConfig parse() const;
   // The command as words, without the name of the program.
   std::vector<std::string> words() const;
 
  private:
-  void add_flag(CLI::App& app, const train::ConfigKey& key);
+  void add_flag(CLI::App& app, const config::ConfigKey& key);
 
   std::string name_;  // of the command
 };

@@ -4,7 +4,7 @@
 
 #include "tests/support/command.h"
 #include "tests/support/temp_dir.h"
-#include "zeno/plan/machine.h"
+#include "zeno/plan/machine/machine.h"
 
 namespace zeno::test {
 namespace {

@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "tests/support/command.h"
-#include "zeno/train/flag_groups.h"
+#include "zeno/config/flag_groups.h"
 
 namespace zeno::test {
 namespace {
@@ -38,16 +38,16 @@ std::string entry(const std::string& help, const std::string& flag) {
 
 TEST(Help, ShowsEveryFlagOnceWithItsChoicesAndDefault) {
   const std::string all = help("train --help-all"), usual = help("train --help");
-  for (const train::FlagGroup& group : train::flag_groups()) {
-    const bool expert = group.title == train::kExpertFlags;
+  for (const config::FlagGroup& group : config::flag_groups()) {
+    const bool expert = group.title == config::kExpertFlags;
     EXPECT_NE(all.find("\n" + std::string(group.title) + "\n"), std::string::npos) << group.title;
     EXPECT_EQ(usual.find("\n" + std::string(group.title) + "\n") == std::string::npos, expert) << group.title;
-    for (const train::ConfigKey* key : group.keys) {
+    for (const config::ConfigKey* key : group.keys) {
       const std::string shown = entry(all, key->flag);
       ASSERT_NE(shown, "") << key->flag;
       EXPECT_EQ(entry(usual, key->flag), expert ? "" : shown);
-      const std::string standard = train::show_default(*key);
-      if (key->type != train::KeyType::boolean && !standard.empty()) {
+      const std::string standard = config::show_default(*key);
+      if (key->type != config::KeyType::boolean && !standard.empty()) {
         EXPECT_NE(shown.find("default " + standard), std::string::npos) << shown;
       }
       for (const std::string_view choice : key->choices)

@@ -1,4 +1,4 @@
-#include "zeno/kernels/cuda/attention.h"
+#include "zeno/kernels/cuda/attention/attention.h"
 
 #include <algorithm>
 

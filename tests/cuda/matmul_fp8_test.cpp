@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "tests/cuda/parity.h"
-#include "zeno/kernels/cuda/matmul_fp8.h"
-#include "zeno/kernels/cuda/matmul_plans.h"
+#include "zeno/kernels/cuda/matmul/matmul_fp8.h"
+#include "zeno/kernels/cuda/matmul/matmul_plans.h"
 
 namespace zeno::cuda_tests {
 namespace {

@@ -7,9 +7,9 @@
 #include "tests/support/temp_dir.h"
 #include "zeno/base/file.h"
 #include "zeno/base/newer_version.h"
-#include "zeno/kernels/cuda/matmul_cache.h"
-#include "zeno/kernels/cuda/matmul_plan_file.h"
-#include "zeno/kernels/cuda/matmul_plans.h"
+#include "zeno/kernels/cuda/matmul/matmul_cache.h"
+#include "zeno/kernels/cuda/matmul/matmul_plan_file.h"
+#include "zeno/kernels/cuda/matmul/matmul_plans.h"
 
 namespace zeno::cuda_tests {
 namespace {

@@ -7,9 +7,9 @@
 #include "zeno/base/file.h"
 #include "zeno/device/cuda/runtime.h"
 #include "zeno/kernels/cuda/fill_random.h"
-#include "zeno/kernels/cuda/matmul_cache.h"
-#include "zeno/kernels/cuda/matmul_plan_file.h"
-#include "zeno/kernels/cuda/matmul_plans.h"
+#include "zeno/kernels/cuda/matmul/matmul_cache.h"
+#include "zeno/kernels/cuda/matmul/matmul_plan_file.h"
+#include "zeno/kernels/cuda/matmul/matmul_plans.h"
 
 namespace zeno::cuda_tests {
 namespace {

@@ -16,8 +16,8 @@
 #include "zeno/device/device.h"
 #include "zeno/device/ledger.h"
 #include "zeno/device/stream.h"
+#include "zeno/device/tensor.h"
 #include "zeno/kernels/matmul.h"
-#include "zeno/tensor/tensor.h"
 
 namespace zeno::cuda_tests {
 

@@ -4,10 +4,10 @@
 #include <string_view>
 
 #include "zeno/base/error.h"
-#include "zeno/train/config_resolve.h"
+#include "zeno/config/config_resolve.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
-  using namespace zeno::train;
+  using namespace zeno::config;
   const std::string_view text(reinterpret_cast<const char*>(bytes), size);
   try {
     (void)decode_base64(text);

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "zeno/base/error.h"
-#include "zeno/plan/machine.h"
+#include "zeno/plan/machine/machine.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace zeno;

@@ -12,7 +12,7 @@
 
 #include "tests/support/kernel_stream.h"
 #include "zeno/base/rng.h"
-#include "zeno/tensor/tensor.h"
+#include "zeno/device/tensor.h"
 
 namespace zeno {
 

@@ -10,8 +10,8 @@
 #include "tests/support/tiny_decoder.h"
 #include "zeno/model/family.h"
 #include "zeno/model/layers.h"
-#include "zeno/plan/deepspeed_estimate.h"
-#include "zeno/plan/plan_compare.h"
+#include "zeno/plan/report/deepspeed_estimate.h"
+#include "zeno/plan/report/plan_compare.h"
 
 namespace zeno::plan {
 namespace {

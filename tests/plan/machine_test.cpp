@@ -1,11 +1,11 @@
-#include "zeno/plan/machine.h"
+#include "zeno/plan/machine/machine.h"
 
 #include <gtest/gtest.h>
 
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_dir.h"
 #include "zeno/base/error.h"
-#include "zeno/plan/measure.h"
+#include "zeno/plan/machine/measure.h"
 
 namespace zeno::plan {
 namespace {

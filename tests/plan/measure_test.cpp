@@ -1,4 +1,4 @@
-#include "zeno/plan/measure.h"
+#include "zeno/plan/machine/measure.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_dir.h"
-#include "zeno/plan/measure_bench.h"
-#include "zeno/plan/measure_host.h"
+#include "zeno/plan/machine/measure_bench.h"
+#include "zeno/plan/machine/measure_host.h"
 
 namespace zeno::plan {
 namespace {

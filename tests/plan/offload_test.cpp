@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/tiny_decoder.h"
-#include "zeno/plan/cpu_share.h"
+#include "zeno/plan/machine/cpu_share.h"
 
 namespace zeno::plan {
 namespace {

@@ -8,9 +8,9 @@
 
 #include "tests/support/tiny_decoder.h"
 #include "zeno/plan/estimate.h"
-#include "zeno/plan/plan_json.h"
-#include "zeno/plan/plan_page.h"
-#include "zeno/plan/plan_text.h"
+#include "zeno/plan/report/plan_json.h"
+#include "zeno/plan/report/plan_page.h"
+#include "zeno/plan/report/plan_text.h"
 
 namespace zeno::plan {
 namespace {

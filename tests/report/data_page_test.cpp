@@ -1,6 +1,6 @@
 // The page of `zeno data --html` in a real browser: what is marked, nothing cut off, nothing run that a text
 // holds. Skipped where Chromium is not installed.
-#include "zeno/train/data_page.h"
+#include "zeno/report/data_page.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include "tests/support/command.h"
 #include "tests/support/temp_dir.h"
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 using nlohmann::json;
@@ -113,4 +113,4 @@ TEST(DataPageInABrowser, MarksTrainedText) {
 }
 
 }  // namespace
-}  // namespace zeno::train
+}  // namespace zeno::report

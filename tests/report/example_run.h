@@ -7,7 +7,7 @@
 #include <limits>
 #include <string>
 
-#include "zeno/train/report_data.h"
+#include "zeno/report/page/report_data.h"
 
 namespace zeno::test {
 
@@ -19,7 +19,7 @@ inline double noise(int64_t i) {
 }
 
 // Step `i` of `steps`.
-inline train::ReportStep example_step(int64_t i, int64_t steps) {
+inline report::ReportStep example_step(int64_t i, int64_t steps) {
   const double t = double(i) / double(steps);
   return {.step = i,
           .loss = 0.8 + 4 * std::exp(-5 * t) + 0.25 * noise(i) * std::exp(-t),
@@ -30,11 +30,11 @@ inline train::ReportStep example_step(int64_t i, int64_t steps) {
           .exposed_ms = 21 + 4 * noise(5 * i)};
 }
 
-inline void add_steps(train::ReportData& data, int64_t steps) {
+inline void add_steps(report::ReportData& data, int64_t steps) {
   for (int64_t i = 1; i <= steps; ++i) data.steps.add(example_step(i, steps));
 }
 
-inline void add_evals(train::ReportData& data, int64_t steps, int64_t every) {
+inline void add_evals(report::ReportData& data, int64_t steps, int64_t every) {
   for (int64_t i = 0; i <= steps; i += every) {
     const double t = double(i) / double(steps), loss = 0.95 + 3.8 * std::exp(-5 * t);
     data.evals.push_back({.step = i,
@@ -44,11 +44,11 @@ inline void add_evals(train::ReportData& data, int64_t steps, int64_t every) {
   }
 }
 
-inline void add_memory(train::ReportData& data, int ranks) {
+inline void add_memory(report::ReportData& data, int ranks) {
   constexpr uint64_t kMiB = 1 << 20;
   const uint64_t planned[kPurposes] = {86, 43, 172, 344, 190, 64, 410, 130, 96, 24, 3, 0};
   for (int r = 0; r < ranks; ++r) {
-    train::RankMemory memory;
+    report::RankMemory memory;
     for (size_t p = 0; p < size_t(kPurposes); ++p) {
       const uint64_t bytes = planned[p] * kMiB + uint64_t(r % 5) * (p == 6 ? 6 * kMiB : 0);
       auto& cell = memory.by_purpose[size_t(Tier::device)][p];
@@ -62,12 +62,12 @@ inline void add_memory(train::ReportData& data, int ranks) {
 }
 
 // Twelve layers under stage 3: gathers run ahead, the first one and some reductions do not hide.
-inline void add_timeline(train::ReportData& data) {
-  train::Timeline& timeline = data.timeline;
+inline void add_timeline(report::ReportData& data) {
+  report::Timeline& timeline = data.timeline;
   timeline.step = data.steps.count();
   timeline.lanes = {"compute", "gather", "reduce"};
   double compute = 0, gather = 0, reduce = 0;
-  std::vector<train::TimelineSpan> gathers, reduces;
+  std::vector<report::TimelineSpan> gathers, reduces;
   const auto layer = [&](const char* op, int i, double ms) {
     const std::string unit = fmt::format("blocks.{}", i);
     gathers.push_back({"gather", "gather " + unit, gather, gather + 4.5 + noise(i)});
@@ -96,8 +96,8 @@ inline void add_timeline(train::ReportData& data) {
   }
 }
 
-inline train::ReportData example_run(int64_t steps, int ranks) {
-  train::ReportData data{
+inline report::ReportData example_run(int64_t steps, int ranks) {
+  report::ReportData data{
       .title = "llama-160m on questions.jsonl",
       .command =
           "zeno train --model models/llama-160m --data questions.jsonl --stage 3 --ranks 4 "
@@ -112,9 +112,9 @@ inline train::ReportData example_run(int64_t steps, int ranks) {
   if (steps >= 10) add_evals(data, steps, steps / 10);
   add_memory(data, ranks);
   add_timeline(data);
-  data.events = {{steps / 2, train::ReportEvent::Kind::checkpoint, "saved to runs/answers/step_200"},
-                 {steps * 3 / 5, train::ReportEvent::Kind::spike, "loss 3.1 is 8 deviations above its mean"},
-                 {steps, train::ReportEvent::Kind::checkpoint, "best eval loss 0.976"}};
+  data.events = {{steps / 2, report::ReportEvent::Kind::checkpoint, "saved to runs/answers/step_200"},
+                 {steps * 3 / 5, report::ReportEvent::Kind::spike, "loss 3.1 is 8 deviations above its mean"},
+                 {steps, report::ReportEvent::Kind::checkpoint, "best eval loss 0.976"}};
   data.advice =
       "Computation bounds the step: 91 % of it. 1.2 GiB of 8 GiB are in use: a larger micro-batch, "
       "--micro-batch 2 "

@@ -1,6 +1,6 @@
 // The page of a plan in a real browser: what is drawn, what pointer, keys and switches do, nothing cut off.
 // Skipped where Chromium is not installed.
-#include "zeno/plan/plan_page.h"
+#include "zeno/plan/report/plan_page.h"
 
 #include <gtest/gtest.h>
 

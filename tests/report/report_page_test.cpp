@@ -9,9 +9,9 @@
 #include "tests/support/command.h"
 #include "tests/support/temp_dir.h"
 #include "zeno/base/file.h"
-#include "zeno/train/report_html.h"
+#include "zeno/report/page/report_html.h"
 
-namespace zeno::train {
+namespace zeno::report {
 namespace {
 
 using nlohmann::json;
@@ -182,4 +182,4 @@ TEST_F(ReportPage, AnswersKeysAndSwitches) {
 }
 
 }  // namespace
-}  // namespace zeno::train
+}  // namespace zeno::report

@@ -9,6 +9,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -17,23 +18,25 @@ namespace fs = std::filesystem;
 
 const fs::path kRoot = ZENO_SOURCE_DIR;
 
-// What each layer may include, besides itself.
-const std::map<std::string, std::set<std::string>> kAllowed{
+// What each layer includes besides itself: all of it, and nothing more. Each names only layers above it here.
+const std::vector<std::pair<std::string, std::set<std::string>>> kLayers{
     {"base", {}},
     {"device", {"base"}},
-    {"tensor", {"base"}},
-    {"kernels", {"base", "device", "tensor"}},
-    {"comm", {"base", "device", "tensor", "kernels"}},
-    {"nn", {"base", "device", "tensor", "kernels"}},
-    {"zero", {"base", "device", "tensor", "kernels", "comm", "nn"}},
-    {"checkpoint", {"base", "device", "tensor", "kernels", "comm", "nn", "zero"}},
-    {"model", {"base", "device", "tensor", "kernels", "comm", "nn", "zero", "checkpoint"}},
+    {"kernels", {"base", "device"}},
+    {"comm", {"base", "device"}},
+    {"nn", {"base", "device", "kernels"}},
+    {"zero", {"base", "device", "kernels", "comm", "nn"}},
+    {"checkpoint", {"base", "device"}},
+    {"model", {"base", "device", "kernels", "nn", "checkpoint"}},
+    {"generate", {"base", "device", "kernels", "nn", "model"}},
     {"data", {"base"}},
     {"page", {"base"}},
-    {"plan", {"base", "device", "tensor", "kernels", "comm", "nn", "zero", "checkpoint", "model", "page"}},
+    {"config", {"base", "device", "kernels", "zero", "checkpoint", "model", "data"}},
+    {"plan", {"base", "device", "kernels", "comm", "nn", "zero", "model", "page", "config"}},
+    {"report", {"base", "device", "comm", "zero", "data", "page", "config"}},
     {"train",
-     {"base", "device", "tensor", "kernels", "comm", "nn", "zero", "checkpoint", "model", "data", "page",
-      "plan"}},
+     {"base", "device", "kernels", "comm", "nn", "zero", "checkpoint", "model", "data", "config", "plan",
+      "report"}},
 };
 
 std::vector<fs::path> sources(const fs::path& below) {
@@ -55,23 +58,43 @@ std::string text_of(const fs::path& path) {
   return text.str();
 }
 
-TEST(Layering, IncludesPointOneWay) {
+// Which other layers the files of a layer include; "top/" for what is not of zeno.
+std::map<std::string, fs::path> included_by(const std::string& layer) {
   const std::regex include("#include \"([a-z_]+)/([a-z_]+)/");
-  for (const auto& [layer, allowed] : kAllowed) {
-    for (const fs::path& file : sources(kRoot / "zeno" / layer)) {
-      const std::string text = text_of(file);
-      for (std::sregex_iterator it(text.begin(), text.end(), include), end; it != end; ++it) {
-        const std::string top = (*it)[1], other = (*it)[2];
-        EXPECT_EQ(top, "zeno") << file << " includes " << it->str();
-        EXPECT_TRUE(other == layer || allowed.count(other)) << file << " must not include " << other << "/";
-      }
+  std::map<std::string, fs::path> found;  // and a file that does
+  for (const fs::path& file : sources(kRoot / "zeno" / layer)) {
+    const std::string text = text_of(file);
+    for (std::sregex_iterator it(text.begin(), text.end(), include), end; it != end; ++it) {
+      const std::string top = (*it)[1], other = (*it)[2];
+      if (top != "zeno" || other != layer) found.emplace(top == "zeno" ? other : top + "/", file);
     }
+  }
+  return found;
+}
+
+TEST(Layering, IncludesAreThoseOfTheLayers) {
+  for (const auto& [layer, allowed] : kLayers) {
+    const std::map<std::string, fs::path> found = included_by(layer);
+    for (const auto& [other, file] : found)
+      EXPECT_TRUE(allowed.count(other)) << file << " must not include " << other << "/";
+    for (const std::string& other : allowed)
+      EXPECT_TRUE(found.count(other)) << layer << " does not include " << other << "/: take it off the list";
+  }
+}
+
+TEST(Layering, LayersPointOneWay) {
+  std::set<std::string> below;
+  for (const auto& [layer, allowed] : kLayers) {
+    for (const std::string& other : allowed) EXPECT_TRUE(below.count(other)) << layer << " before " << other;
+    below.insert(layer);
   }
 }
 
 TEST(Layering, EveryFolderIsALayer) {
+  std::set<std::string> layers;
+  for (const auto& [layer, allowed] : kLayers) layers.insert(layer);
   for (const auto& entry : fs::directory_iterator(kRoot / "zeno")) {
-    EXPECT_TRUE(!entry.is_directory() || kAllowed.count(entry.path().filename().string())) << entry.path();
+    EXPECT_TRUE(!entry.is_directory() || layers.count(entry.path().filename().string())) << entry.path();
   }
 }
 

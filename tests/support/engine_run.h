@@ -6,7 +6,7 @@
 
 #include "tests/support/train_run.h"
 #include "zeno/base/log.h"
-#include "zeno/train/checkpoint_saver.h"
+#include "zeno/train/saving/checkpoint_saver.h"
 
 namespace zeno::test {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "zeno/base/error.h"
-#include "zeno/tensor/tensor.h"
+#include "zeno/device/tensor.h"
 
 namespace zeno::test {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "zeno/base/math.h"
-#include "zeno/tensor/tensor.h"
+#include "zeno/device/tensor.h"
 
 namespace zeno::test {
 

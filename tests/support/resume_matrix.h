@@ -8,7 +8,7 @@
 #include "tests/support/homes.h"
 #include "tests/support/temp_dir.h"
 #include "zeno/base/rng.h"
-#include "zeno/train/checkpoint_state.h"
+#include "zeno/train/saving/checkpoint_state.h"
 
 namespace zeno::test {
 

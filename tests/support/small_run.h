@@ -12,18 +12,18 @@
 #include "tests/support/temp_dir.h"
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
+#include "zeno/config/config_keys.h"
+#include "zeno/config/config_parser.h"
 #include "zeno/data/chat/presets.h"
 #include "zeno/data/tokenizer.h"
 #include "zeno/model/init.h"
-#include "zeno/train/config_keys.h"
-#include "zeno/train/config_parser.h"
 #include "zeno/train/trainer.h"
 
 namespace zeno::test {
 
 // "--stage 3 --reproducible" as the command line reads it.
-inline train::ParsedConfig parse_flags(const std::string& text) {
-  std::vector<train::FlagOverride> flags;
+inline config::ParsedConfig parse_flags(const std::string& text) {
+  std::vector<config::FlagOverride> flags;
   std::string config;
   std::istringstream words(text);
   for (std::string word; words >> word;) {
@@ -31,16 +31,16 @@ inline train::ParsedConfig parse_flags(const std::string& text) {
       words >> config;
       continue;
     }
-    const train::ConfigKey* found = nullptr;
-    for (const train::ConfigKey& key : train::config_keys()) {
+    const config::ConfigKey* found = nullptr;
+    for (const config::ConfigKey& key : config::config_keys()) {
       if (key.flag == word || (!key.flag_off.empty() && key.flag_off == word)) found = &key;
     }
     ensure(found != nullptr, "no flag {}", word);
     std::string value = word == found->flag_off ? "false" : "true";
-    if (found->type != train::KeyType::boolean) words >> value;
+    if (found->type != config::KeyType::boolean) words >> value;
     flags.push_back({found->path, value, word});
   }
-  return train::load_config(config, flags);
+  return config::load_config(config, flags);
 }
 
 class SmallRuns {
@@ -69,9 +69,9 @@ class SmallRuns {
   }
 
   // Without --data in `flags`: generated text.
-  train::RunSummary train(const std::string& out, const std::string& flags) const {
+  report::RunSummary train(const std::string& out, const std::string& flags) const {
     const bool own_data = flags.find("--data ") != std::string::npos;
-    train::ParsedConfig parsed = parse_flags(
+    config::ParsedConfig parsed = parse_flags(
         "--model " + path("model") + " --seq-len 32 --device cpu --lr 1e-2 --out " + path(out) + " --cache " +
         path("cache") + (own_data ? " " : " --data generated ") + plain_flags("--lr " + flags) + flags);
     parsed.config.run.steps_per_print = 1'000'000;

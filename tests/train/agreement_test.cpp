@@ -35,8 +35,8 @@ class AgreementOfThreads : public testing::Test {
     std::filesystem::create_directories(dir_.path() / name);
     return (dir_.path() / name).string();
   }
-  ParsedConfig config(const std::string& data) const {
-    ParsedConfig parsed;
+  config::ParsedConfig config(const std::string& data) const {
+    config::ParsedConfig parsed;
     parsed.config.run.model = folder("model");
     parsed.config.run.data = {data};
     return parsed;

@@ -42,7 +42,7 @@ std::vector<json> run(const json& expected, const Variant& variant, const Path& 
   const json config = {{"optimizer", {{"params", {{"betas", {expected["beta1"], expected["beta2"]}}}}}},
                        {"zeno", {{"shuffle", false}}}};
   replace_file(folder / "ds.json", config.dump());
-  const std::vector<FlagOverride> flags = {
+  const std::vector<config::FlagOverride> flags = {
       {"zeno.model", kGolden, "--model"},
       {"zeno.data", kGolden / "train.jsonl", "--data"},
       {"zeno.out", folder / "out", "--out"},
@@ -63,7 +63,7 @@ std::vector<json> run(const json& expected, const Variant& variant, const Path& 
       {"scheduler.type", "cosine", "--schedule"},
       {"scheduler.params.warmup_num_steps", "0.1", "--warmup"},
       {"scheduler.params.min_ratio", number("min_ratio"), "--min-lr-ratio"}};
-  train(load_config((folder / "ds.json").string(), flags));
+  train(config::load_config((folder / "ds.json").string(), flags));
   return metrics_of(folder / "out");
 }
 

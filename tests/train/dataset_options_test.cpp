@@ -28,7 +28,7 @@ class RunDataTest : public ::testing::Test {
     config_.run.data = {folder_.write("a.jsonl", text + last)};
   }
   test::TempDir folder_;
-  TrainConfig config_;
+  config::TrainConfig config_;
 };
 
 TEST_F(RunDataTest, AllRanksShareOneBuildAndDealTheSamples) {

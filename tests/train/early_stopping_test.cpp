@@ -21,7 +21,7 @@ TEST(EarlyStopping, KeepsTheLowestLoss) {
 }
 
 TEST(EarlyStopping, OrTheHighestAccuracy) {
-  EarlyStopping stopping({.best_metric = BestMetric::accuracy});
+  EarlyStopping stopping({.best_metric = config::BestMetric::accuracy});
   EXPECT_TRUE(stopping.add({1, 2.0, 0.1}));
   EXPECT_FALSE(stopping.add({2, 1.0, 0.1}));
   EXPECT_TRUE(stopping.add({3, 3.0, 0.2}));
@@ -54,7 +54,7 @@ TEST(EarlyStopping, DeltaIsMeasuredFromTheLastImprovement) {
 }
 
 TEST(EvaluationDue, EveryEpochOrEverySoManyStepsAndAtTheEnd) {
-  const auto steps = [](const EvalConfig& config) {
+  const auto steps = [](const config::EvalConfig& config) {
     std::vector<int64_t> due;
     for (int64_t step = 0; step <= 10; ++step) {
       if (evaluation_due(config, step, 10, 4)) due.push_back(step);

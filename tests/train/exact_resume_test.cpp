@@ -10,7 +10,7 @@
 #include "tests/support/expect_error.h"
 #include "tests/support/small_run.h"
 #include "zeno/checkpoint/checkpoint.h"
-#include "zeno/train/adapter_export.h"
+#include "zeno/train/saving/adapter_export.h"
 
 namespace zeno::test {
 namespace {
@@ -122,7 +122,7 @@ TEST_F(ExactResume, EvaluationsAndEarlyStopping) {
   // Gone on from the very step at which it gave up, it does nothing more.
   runs_.train("part", flags + " --resume auto");
   runs_.train("part", flags + " --save-every 100 --resume auto");
-  const train::RunSummary again = runs_.train("part", flags + " --save-every 100 --resume auto");
+  const report::RunSummary again = runs_.train("part", flags + " --save-every 100 --resume auto");
   EXPECT_TRUE(again.stopped_early);
   EXPECT_EQ(runs_.outcome("part"), runs_.outcome("whole"));
 }
@@ -137,7 +137,7 @@ TEST_F(ExactResume, AStopInAnEvaluation) {
     while (runs_.outcome("part").size() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     kill(getpid(), SIGUSR1);
   });
-  const train::RunSummary stopped = runs_.train("part", flags + " --save-every 100");
+  const report::RunSummary stopped = runs_.train("part", flags + " --save-every 100");
   user.join();
   ASSERT_TRUE(stopped.interrupted);
   EXPECT_EQ(stopped.steps, 2);
@@ -151,7 +151,7 @@ TEST_F(ExactResume, AFinishedRunDoesNothing) {
   runs_.train("out", flags);
   const std::vector<std::string> before = runs_.outcome("out");
   const auto written = fs::last_write_time(runs_.checkpoint("out", 4) / "manifest.json");
-  const train::RunSummary again = runs_.train("out", flags + " --resume auto");
+  const report::RunSummary again = runs_.train("out", flags + " --resume auto");
   EXPECT_EQ(again.steps, 4);
   EXPECT_EQ(runs_.outcome("out"), before);
   EXPECT_EQ(fs::last_write_time(runs_.checkpoint("out", 4) / "manifest.json"), written);

@@ -1,4 +1,4 @@
-#include "zeno/train/folder_lock.h"
+#include "zeno/train/saving/folder_lock.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@ namespace {
 
 using Verdict = LossWatch::Verdict;
 
-LossWatch warm(WatchConfig config, bool fp16 = false) {
+LossWatch warm(config::WatchConfig config, bool fp16 = false) {
   LossWatch watch(config, fp16);
   for (int i = 0; i < 10; ++i) EXPECT_EQ(watch.look(2, false), Verdict::good);
   return watch;

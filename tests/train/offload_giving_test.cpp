@@ -14,7 +14,7 @@
 #include "tests/support/temp_dir.h"
 #include "zeno/base/rng.h"
 #include "zeno/checkpoint/state_file.h"
-#include "zeno/train/checkpoint_state.h"
+#include "zeno/train/saving/checkpoint_state.h"
 
 namespace zeno::test {
 namespace {

@@ -1,5 +1,5 @@
 // Snapshots that go while somebody looks for them.
-#include "zeno/train/peer_folder.h"
+#include "zeno/train/saving/peer_folder.h"
 
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ class VanishingPath final : public FileSystem {
 TEST(PeerFolder, ARunThatEndsMeanwhileIsNoError) {
   for (int which = 0; which < 3; ++which) {
     const test::TempDir dir;
-    RunConfig run;
+    config::RunConfig run;
     run.out = (dir.path() / "out").string();
     run.peer_snapshot_dir = (dir.path() / "memory").string();
     run.peer_snapshot = 1;

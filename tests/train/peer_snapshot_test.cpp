@@ -1,6 +1,6 @@
 // Peer snapshots without processes: who keeps whose copy, files between ranks, hosts that are lost, and how
 // snapshots and checkpoints share the one copy of the state.
-#include "zeno/train/peer_snapshot.h"
+#include "zeno/train/saving/peer_snapshot.h"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@
 #include "zeno/base/log.h"
 #include "zeno/checkpoint/manifest.h"
 #include "zeno/checkpoint/state_file.h"
-#include "zeno/train/checkpoint_state.h"
+#include "zeno/train/saving/checkpoint_state.h"
 #include "zeno/train/trainer.h"
 
 namespace zeno::train {
@@ -88,10 +88,10 @@ class Hosts {
   explicit Hosts(std::vector<int> host_of, bool few = false) : host_of_(std::move(host_of)), few_(few) {}
 
   Path memory(int host) const { return dir_.path() / fmt::format("host-{}", host); }
-  using Body = std::function<void(comm::World&, const RunConfig&, PeerFolder&, zero::Engine&)>;
+  using Body = std::function<void(comm::World&, const config::RunConfig&, PeerFolder&, zero::Engine&)>;
   void run(int stage, const std::string& resume, const Body& body) const {
     comm::run_thread_ranks(int(host_of_.size()), {.deadline = 20s}, [&](comm::World& world) {
-      RunConfig run;
+      config::RunConfig run;
       run.out = dir_.path() / "out";
       run.peer_snapshot = 1;
       run.peer_snapshot_dir = memory(host_of_[size_t(world.rank())]);
@@ -112,7 +112,7 @@ class Hosts {
   uint64_t take(int stage) const {
     uint64_t hash = 0;
     run(stage, "",
-        [&](comm::World& world, const RunConfig& config, PeerFolder& folder, zero::Engine& engine) {
+        [&](comm::World& world, const config::RunConfig& config, PeerFolder& folder, zero::Engine& engine) {
           engine.load(test::init_values);
           PeerSaver saver(config, folder, engine, world, 0);
           EXPECT_TRUE(saver.due(1, false));
@@ -129,17 +129,18 @@ class Hosts {
   // What a run that goes on finds; 0: nothing.
   uint64_t take_back(int stage) const {
     uint64_t hash = 0;
-    run(stage, "auto", [&](comm::World& world, const RunConfig&, PeerFolder& folder, zero::Engine& engine) {
-      const std::vector<Path> found = folder.find(stage == 0);
-      if (found.empty()) return;
-      engine.load([](const nn::Parameter& param, int64_t begin, std::span<float> out) {
-        std::ranges::fill(out, 0.0f);
-        if (!param.trainable) test::init_values(param, begin, out);
-      });
-      restore(checkpoint::Checkpoint::open(found.front(), checkpoint::Files::present), engine);
-      const uint64_t mine = engine.weights_hash();
-      if (world.rank() == 0) hash = mine;
-    });
+    run(stage, "auto",
+        [&](comm::World& world, const config::RunConfig&, PeerFolder& folder, zero::Engine& engine) {
+          const std::vector<Path> found = folder.find(stage == 0);
+          if (found.empty()) return;
+          engine.load([](const nn::Parameter& param, int64_t begin, std::span<float> out) {
+            std::ranges::fill(out, 0.0f);
+            if (!param.trainable) test::init_values(param, begin, out);
+          });
+          restore(checkpoint::Checkpoint::open(found.front(), checkpoint::Files::present), engine);
+          const uint64_t mine = engine.weights_hash();
+          if (world.rank() == 0) hash = mine;
+        });
     return hash;
   }
 
@@ -158,7 +159,7 @@ class Hosts {
 
 TEST(PeerSaver, RanksThatKeepNothing) {
   const Hosts hosts({0, 0, 1, 1}, true);
-  hosts.run(3, "", [](comm::World& world, const RunConfig&, PeerFolder&, zero::Engine& engine) {
+  hosts.run(3, "", [](comm::World& world, const config::RunConfig&, PeerFolder&, zero::Engine& engine) {
     EXPECT_EQ(engine.snapshot().pieces().empty(), world.rank() > 1);
   });
   const uint64_t hash = hosts.take(3);
@@ -236,8 +237,8 @@ class WatchedFileSystem final : public FileSystem {
   std::set<int> held_;
 };
 
-ParsedConfig run_of(const TempDir& dir, const std::vector<FlagOverride>& more) {
-  std::vector<FlagOverride> flags = {
+config::ParsedConfig run_of(const TempDir& dir, const std::vector<config::FlagOverride>& more) {
+  std::vector<config::FlagOverride> flags = {
       {"zeno.model", std::string(ZENO_SOURCE_DIR) + "/tests/golden/curve", "--model"},
       {"zeno.data", "generated", "--data"},
       {"zeno.out", dir.path() / "out", "--out"},
@@ -250,7 +251,7 @@ ParsedConfig run_of(const TempDir& dir, const std::vector<FlagOverride>& more) {
       {"train_micro_batch_size_per_gpu", "1", "--micro-batch"},
       {"zeno.peer_snapshot_dir", dir.path() / "memory", "--peer-snapshot-dir"}};
   flags.insert(flags.end(), more.begin(), more.end());
-  return load_config("", flags);
+  return config::load_config("", flags);
 }
 
 TEST(PeerSaver, WithoutRoomTheRunDoesNotStart) {
@@ -276,8 +277,8 @@ TEST(PeerSaver, SnapshotsArePutOffWhileADiskIsSlow) {
     std::ifstream metrics(dir.path() / "out" / "metrics.jsonl");
     return std::count(std::istreambuf_iterator<char>(metrics), {}, '\n') >= 8;
   };
-  const std::vector<FlagOverride> steps{{"zeno.steps", "12", "--steps"}};
-  RunSummary summary;
+  const std::vector<config::FlagOverride> steps{{"zeno.steps", "12", "--steps"}};
+  report::RunSummary summary;
   {
     const FileSystemOverride override(files);
     summary = train(run_of(dir, {steps[0],

@@ -9,7 +9,7 @@
 #include "tests/support/homes.h"
 #include "tests/support/small_run.h"
 #include "zeno/kernels/master_rest.h"
-#include "zeno/train/checkpoint_state.h"
+#include "zeno/train/saving/checkpoint_state.h"
 
 namespace zeno::test {
 namespace {
@@ -216,7 +216,7 @@ TEST(Reshard, RunsGoOnOnOtherNumbersOfRanks) {
         for (int stage = 0; stage < 4; ++stage) {
           if (!ZENO_FULL_TESTS && stage != (ranks + (dtype == "bf16")) % 4) continue;
           runs.copy("part", "again");
-          const train::RunSummary summary =
+          const report::RunSummary summary =
               runs.train("again", fmt::format("{}--resume auto --ranks {} --stage {}", common, ranks, stage));
           EXPECT_EQ(summary.steps, 6);
           EXPECT_NEAR(summary.loss, loss, 1e-3);

@@ -130,12 +130,12 @@ TEST_F(SaveFaults, TrainingGoesOnWhenTheBestModelCannotBeSaved) {
   const std::string text = runs_.path("text.txt");
   const std::string flags =
       std::string(kFlags) + "--data " + text + " --eval-data " + text + " --eval-every 2 --keep-best ";
-  const train::RunSummary good = runs_.train("good", flags);
+  const report::RunSummary good = runs_.train("good", flags);
   ASSERT_EQ(good.saved_step, 6);  // every evaluation is better than the one before
   for (const FileCall call : {FileCall::open, FileCall::pwrite, FileCall::rename}) {
     fs::remove_all(runs_.path("out"));
     FaultyFiles files("/out/model.safetensors", {.call = call, .at = 0, .error = ENOSPC});
-    train::RunSummary summary;
+    report::RunSummary summary;
     {
       const FileSystemOverride use(files);
       summary = runs_.train("out", flags);

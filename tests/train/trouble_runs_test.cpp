@@ -74,8 +74,8 @@ class TroubleRuns : public testing::Test {
   void SetUp() override { set_log_level(LogLevel::error); }
   void TearDown() override { set_log_level(LogLevel::info); }
 
-  train::TrainConfig config_of(const Held& held) const {
-    train::TrainConfig config;
+  config::TrainConfig config_of(const Held& held) const {
+    config::TrainConfig config;
     config.run.model = "model";
     config.run.out = dir_.path();
     config.run.cache = "/cache";
@@ -96,16 +96,16 @@ class TroubleRuns : public testing::Test {
         {.policy = spec.policy, .shape = spec.batch, .threads = 1, .timing = spec.timing, .disk = spec.disk},
         world);
     engine.load(spec.values);
-    const train::TrainConfig config = config_of(held);
+    const config::TrainConfig config = config_of(held);
     const auto source =
         data::TokenSource::generated({.vocab_size = spec.shape.vocab, .tokens = 5000, .eos = 0});
     const data::SequenceTable table(source, {.seq_len = spec.batch.seq});
     const data::Loader loader(source, table,
                               {.micro_batch = spec.batch.batch, .rank = world.rank(), .world = world.size()});
-    std::optional<train::Reporter> reporter;
-    train::ParsedConfig parsed;
+    std::optional<report::Reporter> reporter;
+    config::ParsedConfig parsed;
     parsed.config = config;
-    if (world.rank() == 0) reporter.emplace(parsed, held.steps, 0, train::ReportData{});
+    if (world.rank() == 0) reporter.emplace(parsed, held.steps, 0, report::ReportData{});
     train::StepLoop loop(engine, world, config, loader, reporter ? &*reporter : nullptr);
     data::Prefetcher batches(
         [&](int64_t step) {
@@ -118,7 +118,7 @@ class TroubleRuns : public testing::Test {
     while (!loop.run(batches, {.stop = over()}).stop) {
     }
     loop.finish();
-    train::RunSummary summary;
+    report::RunSummary summary;
     loop.add_to(summary);
     if (!reporter) return;
     outcome.advice = summary.advice = loop.advice(0);
@@ -215,11 +215,11 @@ TEST_F(TroubleRuns, AnAbsurdLossScaleIsToldEverywhere) {
   replace_file(
       runs.path("ds.json"),
       R"({"train_micro_batch_size_per_gpu": 1, "fp16": {"enabled": true, "initial_scale_power": 80}})");
-  const train::RunSummary summary = runs.train("out", "--steps 30 --config " + runs.path("ds.json"));
+  const report::RunSummary summary = runs.train("out", "--steps 30 --config " + runs.path("ds.json"));
   EXPECT_NE(summary.advice.find("30 of 30 steps were skipped by overflow"), std::string::npos)
       << summary.advice;
   EXPECT_NE(summary.advice.find("--dtype bf16"), std::string::npos);
-  EXPECT_NE(train::describe(summary, "model").find(summary.advice), std::string::npos);
+  EXPECT_NE(report::describe(summary, "model").find(summary.advice), std::string::npos);
   const std::string report = read_file(runs.path("out") + "/report.html");
   EXPECT_NE(report.find("5 of 5 steps were skipped by overflow"), std::string::npos);
   EXPECT_NE(report.find("id=\"h-advice\""), std::string::npos);

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "zeno/base/rng.h"
-#include "zeno/tensor/flat_layout.h"
+#include "zeno/device/flat_layout.h"
 
 namespace zeno::zero {
 namespace {

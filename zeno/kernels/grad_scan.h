@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "zeno/device/stream.h"
+#include "zeno/device/tensor.h"
 #include "zeno/kernels/exact_sum.h"
-#include "zeno/tensor/tensor.h"
 
 namespace zeno {
 

@@ -12,7 +12,7 @@
 
 #include "zeno/base/math.h"
 #include "zeno/device/stream.h"
-#include "zeno/tensor/tensor.h"
+#include "zeno/device/tensor.h"
 
 namespace zeno {
 

@@ -2,7 +2,7 @@
 // keep, and no CUDA stream can be made to fill memory on.
 #include "zeno/base/error.h"
 #include "zeno/kernels/cuda/fill_random.h"
-#include "zeno/kernels/cuda/matmul_plans.h"
+#include "zeno/kernels/cuda/matmul/matmul_plans.h"
 
 namespace zeno::cuda {
 

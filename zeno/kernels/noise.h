@@ -8,7 +8,7 @@
 #include "zeno/base/host_device.h"
 #include "zeno/base/rng.h"
 #include "zeno/device/stream.h"
-#include "zeno/tensor/tensor.h"
+#include "zeno/device/tensor.h"
 
 namespace zeno {
 

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "zeno/device/stream.h"
-#include "zeno/tensor/tensor.h"
+#include "zeno/device/tensor.h"
 
 namespace zeno {
 

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "zeno/device/stream.h"
+#include "zeno/device/tensor.h"
 #include "zeno/nn/work.h"
-#include "zeno/tensor/tensor.h"
 
 namespace zeno::nn {
 

@@ -9,7 +9,7 @@
 
 #include "zeno/base/error.h"
 #include "zeno/base/math.h"
-#include "zeno/tensor/tensor.h"
+#include "zeno/device/tensor.h"
 
 namespace zeno::nn {
 

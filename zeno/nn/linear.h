@@ -6,9 +6,9 @@
 #pragma once
 
 #include "zeno/device/stream.h"
+#include "zeno/device/tensor.h"
 #include "zeno/nn/layout.h"
 #include "zeno/nn/work.h"
-#include "zeno/tensor/tensor.h"
 
 namespace zeno::nn {
 

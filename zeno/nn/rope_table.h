@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "zeno/device/buffer.h"
+#include "zeno/device/tensor.h"
 #include "zeno/kernels/rope.h"
-#include "zeno/tensor/tensor.h"
 
 namespace zeno::nn {
 

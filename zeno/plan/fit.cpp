@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "zeno/base/error.h"
+#include "zeno/config/config_resolve.h"
 #include "zeno/plan/plan_rows.h"
 
 namespace zeno::plan {
@@ -48,7 +49,7 @@ void add_micro_batches(Changes& list, const zero::EngineOptions& options) {
 // As a run with this flag has it.
 void set_stage(zero::Policy& policy, int stage) {
   zero::apply_stage(policy, stage);
-  policy.overlap |= overlaps_by_default(stage);
+  policy.overlap |= config::overlaps_by_default(stage);
 }
 
 void add_offload(Changes& list, Tier tier, std::string_view device) {

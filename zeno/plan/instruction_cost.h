@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "zeno/plan/machine.h"
+#include "zeno/plan/machine/machine.h"
 #include "zeno/zero/engine.h"
 
 namespace zeno::plan {

@@ -8,6 +8,7 @@
 
 #include "zeno/base/host.h"
 #include "zeno/base/workers.h"
+#include "zeno/config/config_resolve.h"
 #include "zeno/device/device.h"
 #include "zeno/plan/estimate.h"
 
@@ -133,8 +134,6 @@ zero::EngineOptions with(zero::EngineOptions options, const Setting& setting) {
   return options;
 }
 
-bool overlaps_by_default(int stage) { return zero::shards_parameters(stage); }
-
 std::string flags_of(const Setting& setting) {
   std::string flags = fmt::format("--stage {}", setting.stage);
   const zero::Offload offload = with({}, setting).policy.offload;
@@ -143,7 +142,7 @@ std::string flags_of(const Setting& setting) {
     if (tier != Tier::device) flags += fmt::format(" {} {}", flag, tier == Tier::disk ? "nvme" : "cpu");
   if (setting.recompute != nn::Recompute::none)
     flags += setting.recompute == nn::Recompute::full ? " --recompute full" : " --recompute selective";
-  if (setting.overlap && !overlaps_by_default(setting.stage)) flags += " --overlap-comm";
+  if (setting.overlap && !config::overlaps_by_default(setting.stage)) flags += " --overlap-comm";
   return flags + fmt::format(" --micro-batch {}", setting.micro_batch);
 }
 
@@ -167,7 +166,7 @@ std::vector<PlanRow> plan_rows(const PlanModel& model, const zero::EngineOptions
       if (world > 1 && !sensible(stage, homes)) continue;
       for (const nn::Recompute recompute : choices.recompute)
         all.push_back(
-            {{stage, homes, recompute, 1, choices.overlap.value_or(overlaps_by_default(stage))}, {}});
+            {{stage, homes, recompute, 1, choices.overlap.value_or(config::overlaps_by_default(stage))}, {}});
     }
   }
   Workers workers(available_cores());

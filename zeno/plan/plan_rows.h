@@ -46,8 +46,6 @@ struct Setting {
 };
 // The setting in place of what `options` say.
 zero::EngineOptions with(zero::EngineOptions options, const Setting& setting);
-// Do ranks exchange beside the computation when nobody says? As in DeepSpeed, where parameters are sharded.
-bool overlaps_by_default(int stage);
 // "--stage 3 --offload-optimizer cpu --recompute full --micro-batch 4"
 std::string flags_of(const Setting& setting);
 

@@ -189,7 +189,7 @@ void require_same(const std::string& value, std::string_view what, comm::World& 
 
 }  // namespace
 
-void agree_on_inputs(const ParsedConfig& parsed, comm::World& world) {
+void agree_on_inputs(const config::ParsedConfig& parsed, comm::World& world) {
   if (spans_processes(world)) agree_on([&] { return run_inputs(parsed); }, world);
 }
 

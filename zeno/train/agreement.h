@@ -15,15 +15,15 @@
 
 #include "zeno/checkpoint/deepspeed.h"
 #include "zeno/comm/world.h"
+#include "zeno/config/config_parser.h"
 #include "zeno/data/source.h"
 #include "zeno/nn/layer.h"
-#include "zeno/train/config_parser.h"
 
 namespace zeno::train {
 
 // The program, the config and the files, before anything else is done with them. Of the processes of a host
 // that see the same files one reads them.
-void agree_on_inputs(const ParsedConfig& parsed, comm::World& world);
+void agree_on_inputs(const config::ParsedConfig& parsed, comm::World& world);
 
 // All tokens of a dataset. `flag` names it.
 void agree_on_tokens(const data::TokenSource& tokens, std::string_view flag, comm::World& world);

@@ -9,8 +9,8 @@
 #include "zeno/base/error.h"
 #include "zeno/base/quantity.h"
 #include "zeno/device/ledger.h"
+#include "zeno/report/progress.h"
 #include "zeno/train/interrupt.h"
-#include "zeno/train/progress.h"
 
 namespace zeno::train {
 namespace {
@@ -24,7 +24,7 @@ double share_of(const data::BuildState& state) {
 
 std::string eta(const data::BuildState& state, double seconds) {
   const double share = share_of(state);
-  return format_duration(share > 0 ? seconds * (1 - share) / share : -1);
+  return report::format_duration(share > 0 ? seconds * (1 - share) / share : -1);
 }
 
 }  // namespace
@@ -40,11 +40,11 @@ std::string build_bar_line(const data::BuildState& state, double seconds, int wi
       // in the order of need
       fmt::format("reading data {:.0f} %", 100 * share_of(state)),
       fmt::format("ETA {}", eta(state, seconds)),
-      fmt::format("{} samples", format_rate(double(state.samples))),
-      fmt::format("{} tokens", format_rate(double(state.tokens))),
+      fmt::format("{} samples", report::format_rate(double(state.samples))),
+      fmt::format("{} tokens", report::format_rate(double(state.tokens))),
       fmt::format("{}/s", format_bytes(uint64_t(double(state.bytes_read) / std::max(seconds, 1e-3)))),
   };
-  return bar_text(share_of(state), fields, width);
+  return report::bar_text(share_of(state), fields, width);
 }
 
 void BuildDisplay::update(const data::BuildState& state, Clock::time_point now) {

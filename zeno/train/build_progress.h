@@ -6,7 +6,7 @@
 #include <string>
 
 #include "zeno/data/dataset/prepare.h"
-#include "zeno/train/status_line.h"
+#include "zeno/report/status_line.h"
 
 namespace zeno::train {
 
@@ -24,7 +24,7 @@ class BuildDisplay {
   void update(const data::BuildState& state, Clock::time_point now = Clock::now());
 
  private:
-  StatusLine line_;
+  report::StatusLine line_;
   uint64_t bytes_ = 0;
   Clock::time_point begin_ = Clock::now(), last_line_ = begin_;
 };

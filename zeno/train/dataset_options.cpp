@@ -16,7 +16,7 @@
 namespace zeno::train {
 namespace {
 
-data::DatasetSpec spec_of(const TrainConfig& config, const std::vector<std::string>& paths,
+data::DatasetSpec spec_of(const config::TrainConfig& config, const std::vector<std::string>& paths,
                           int64_t vocab_size) {
   return {.paths = {paths.begin(), paths.end()},
           .model = config.run.model,
@@ -60,8 +60,8 @@ void prepare_together(comm::World& world, const std::vector<data::DatasetSpec>& 
   work_long_together(world, "progress of the dataset", build);
 }
 
-data::LoaderOptions loader_options(const TrainConfig& config, int64_t vocab_size, const comm::World& world,
-                                   bool shuffle) {
+data::LoaderOptions loader_options(const config::TrainConfig& config, int64_t vocab_size,
+                                   const comm::World& world, bool shuffle) {
   return {.micro_batch = config.batch.micro_batch,
           .grad_accum = config.batch.grad_accum,
           .rank = world.rank(),
@@ -73,20 +73,20 @@ data::LoaderOptions loader_options(const TrainConfig& config, int64_t vocab_size
 
 }  // namespace
 
-data::DatasetSpec training_spec(const TrainConfig& config, int64_t vocab_size) {
+data::DatasetSpec training_spec(const config::TrainConfig& config, int64_t vocab_size) {
   data::DatasetSpec spec = spec_of(config, config.run.data, vocab_size);
   spec.max_samples = config.data.max_samples;
   return spec;
 }
 
-std::optional<data::DatasetSpec> evaluation_spec(const TrainConfig& config, int64_t vocab_size) {
+std::optional<data::DatasetSpec> evaluation_spec(const config::TrainConfig& config, int64_t vocab_size) {
   if (config.eval.data.empty()) return std::nullopt;
   data::DatasetSpec spec = spec_of(config, config.eval.data, vocab_size);
   spec.max_samples = config.eval.max_samples;
   return spec;
 }
 
-data::PackOptions training_pack(const TrainConfig& config, int64_t seq_len) {
+data::PackOptions training_pack(const config::TrainConfig& config, int64_t seq_len) {
   data::PackOptions pack{.seq_len = seq_len,
                          .packing = config.data.packing,
                          .too_long = config.data.too_long,
@@ -99,7 +99,7 @@ data::PackOptions training_pack(const TrainConfig& config, int64_t seq_len) {
   return pack;
 }
 
-bool is_generated(const TrainConfig& config) {
+bool is_generated(const config::TrainConfig& config) {
   return config.run.data.size() == 1 && config.run.data[0] == "generated";
 }
 
@@ -110,7 +110,7 @@ size_t RunData::host_bytes() const {
   return bytes;
 }
 
-void RunData::load(const TrainConfig& config, const DatasetSpecs& specs, int64_t seq_len) {
+void RunData::load(const config::TrainConfig& config, const DatasetSpecs& specs, int64_t seq_len) {
   vocab_size_ = specs.training.vocab_size;
   const auto seed = uint64_t(config.run.seed);
   source_ = std::make_unique<data::TokenSource>(
@@ -133,7 +133,7 @@ void RunData::load(const TrainConfig& config, const DatasetSpecs& specs, int64_t
   log_info("[data] evaluation: {}", evaluation_table_->report().text());
 }
 
-void RunData::deal(const TrainConfig& config, const comm::World& world) {
+void RunData::deal(const config::TrainConfig& config, const comm::World& world) {
   const auto loader = [&](const data::TokenSource& source, const data::SequenceTable& table, bool shuffle) {
     return std::make_unique<data::Loader>(source, table, loader_options(config, vocab_size_, world, shuffle));
   };
@@ -142,8 +142,8 @@ void RunData::deal(const TrainConfig& config, const comm::World& world) {
   evaluation_ = loader(evaluation_source_ ? *evaluation_source_ : *source_, *evaluation_table_, false);
 }
 
-RunData open_run_data(const TrainConfig& config, int64_t vocab_size, int64_t seq_len, comm::World& world,
-                      const data::BuildProgress& progress) {
+RunData open_run_data(const config::TrainConfig& config, int64_t vocab_size, int64_t seq_len,
+                      comm::World& world, const data::BuildProgress& progress) {
   DatasetSpecs specs;
   std::vector<data::DatasetSpec> to_build;
   comm::work_together(world, "what the dataset is", [&] {

@@ -8,22 +8,22 @@
 #include <string>
 
 #include "zeno/comm/world.h"
+#include "zeno/config/config.h"
 #include "zeno/data/dataset/prepare.h"
 #include "zeno/data/dataset/sequences.h"
 #include "zeno/data/loader.h"
 #include "zeno/data/source.h"
-#include "zeno/train/config.h"
 
 namespace zeno::train {
 
 // The dataset of --data, and of --eval-data where it is given.
-data::DatasetSpec training_spec(const TrainConfig& config, int64_t vocab_size);
-std::optional<data::DatasetSpec> evaluation_spec(const TrainConfig& config, int64_t vocab_size);
+data::DatasetSpec training_spec(const config::TrainConfig& config, int64_t vocab_size);
+std::optional<data::DatasetSpec> evaluation_spec(const config::TrainConfig& config, int64_t vocab_size);
 
 // How its samples become sequences, those held out for evaluation left out.
-data::PackOptions training_pack(const TrainConfig& config, int64_t seq_len);
+data::PackOptions training_pack(const config::TrainConfig& config, int64_t seq_len);
 // Is the data made up, so that there are no files?
-bool is_generated(const TrainConfig& config);
+bool is_generated(const config::TrainConfig& config);
 
 struct DatasetSpecs {
   data::DatasetSpec training;
@@ -36,7 +36,7 @@ class RunData {
  public:
   int64_t train_sequences() const { return train_table_->sequences(); }
   // Cuts the sequences into the micro-batches of the config, which is resolved now.
-  void deal(const TrainConfig& config, const comm::World& world);
+  void deal(const config::TrainConfig& config, const comm::World& world);
 
   // After deal.
   const data::Loader& train() const { return *train_; }
@@ -47,10 +47,10 @@ class RunData {
   size_t host_bytes() const;
 
  private:
-  friend RunData open_run_data(const TrainConfig&, int64_t, int64_t, comm::World&,
+  friend RunData open_run_data(const config::TrainConfig&, int64_t, int64_t, comm::World&,
                                const data::BuildProgress&);
   // What can be done by each rank alone.
-  void load(const TrainConfig& config, const DatasetSpecs& specs, int64_t seq_len);
+  void load(const config::TrainConfig& config, const DatasetSpecs& specs, int64_t seq_len);
 
   std::unique_ptr<data::TokenSource> source_, evaluation_source_;
   std::unique_ptr<data::SequenceTable> train_table_, evaluation_table_;
@@ -61,7 +61,7 @@ class RunData {
 // Collective. One rank of each host (and of each path, where ranks name their own copies) builds what is not
 // in the cache while the others wait; then every rank
 // maps it. The thread that builds calls `progress`, which may throw to cancel.
-RunData open_run_data(const TrainConfig& config, int64_t vocab_size, int64_t seq_len, comm::World& world,
-                      const data::BuildProgress& progress = {});
+RunData open_run_data(const config::TrainConfig& config, int64_t vocab_size, int64_t seq_len,
+                      comm::World& world, const data::BuildProgress& progress = {});
 
 }  // namespace zeno::train

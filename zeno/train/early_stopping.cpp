@@ -4,11 +4,11 @@
 
 namespace zeno::train {
 
-double EarlyStopping::score(const Evaluation& evaluation) const {
-  return config_.best_metric == BestMetric::accuracy ? evaluation.accuracy : -evaluation.loss;
+double EarlyStopping::score(const report::Evaluation& evaluation) const {
+  return config_.best_metric == config::BestMetric::accuracy ? evaluation.accuracy : -evaluation.loss;
 }
 
-bool EarlyStopping::add(const Evaluation& evaluation) {
+bool EarlyStopping::add(const report::Evaluation& evaluation) {
   const bool finite = std::isfinite(evaluation.loss);
   const double now = score(evaluation);
   const bool better = finite && (!state_.best || now > score(*state_.best));

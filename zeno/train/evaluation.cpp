@@ -16,12 +16,12 @@ std::vector<zero::MicroBatch> views_of(const std::vector<data::HostBatch>& batch
   return views;
 }
 
-bool evaluation_due(const EvalConfig& config, int64_t step, int64_t steps, int64_t steps_per_epoch) {
+bool evaluation_due(const config::EvalConfig& config, int64_t step, int64_t steps, int64_t steps_per_epoch) {
   if (step == 0) return config.on_start;
   return step == steps || step % (config.every > 0 ? config.every : steps_per_epoch) == 0;
 }
 
-std::optional<EvalRecord> evaluate(zero::Engine& engine, const data::Loader& loader) {
+std::optional<report::EvalRecord> evaluate(zero::Engine& engine, const data::Loader& loader) {
   const auto start = std::chrono::steady_clock::now();
   const int64_t rounds = loader.steps_per_epoch();
   data::Prefetcher batches(loader, 0);
@@ -33,11 +33,11 @@ std::optional<EvalRecord> evaluate(zero::Engine& engine, const data::Loader& loa
   const std::optional<zero::EvalResult> result = engine.evaluate(rounds, read, &Interrupt::requested);
   if (!result) return std::nullopt;
   const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - start;
-  return EvalRecord{.loss = result->loss,
-                    .perplexity = std::exp(result->loss),
-                    .token_accuracy = result->accuracy(),
-                    .tokens = result->tokens,
-                    .ms = ms.count()};
+  return report::EvalRecord{.loss = result->loss,
+                            .perplexity = std::exp(result->loss),
+                            .token_accuracy = result->accuracy(),
+                            .tokens = result->tokens,
+                            .ms = ms.count()};
 }
 
 }  // namespace zeno::train

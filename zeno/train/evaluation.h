@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <optional>
 
+#include "zeno/config/config.h"
 #include "zeno/data/loader.h"
-#include "zeno/train/config.h"
-#include "zeno/train/metrics.h"
+#include "zeno/report/metrics.h"
 #include "zeno/zero/engine.h"
 
 namespace zeno::train {
@@ -16,10 +16,10 @@ namespace zeno::train {
 std::vector<zero::MicroBatch> views_of(const std::vector<data::HostBatch>& batches);
 
 // Is there an evaluation after `step` of `steps` steps (0: before the first)?
-bool evaluation_due(const EvalConfig& config, int64_t step, int64_t steps, int64_t steps_per_epoch);
+bool evaluation_due(const config::EvalConfig& config, int64_t step, int64_t steps, int64_t steps_per_epoch);
 
 // Collective: one pass over the data of `loader`, which does not shuffle. Nothing when a signal asked to
 // stop.
-std::optional<EvalRecord> evaluate(zero::Engine& engine, const data::Loader& loader);
+std::optional<report::EvalRecord> evaluate(zero::Engine& engine, const data::Loader& loader);
 
 }  // namespace zeno::train

@@ -15,7 +15,7 @@ constexpr data::PreviewStyle kStyle{.colour = true, .max_chars = 1500};
 
 }  // namespace
 
-void show_first_sample(const TrainConfig& config, const RunData& data, int64_t seq_len) try {
+void show_first_sample(const config::TrainConfig& config, const RunData& data, int64_t seq_len) try {
   if (::isatty(STDERR_FILENO) == 0 || is_generated(config)) return;
   std::optional<data::Tokenizer> tokenizer;
   if (data::Tokenizer::exists(config.run.model)) tokenizer = data::Tokenizer::open(config.run.model);

@@ -12,11 +12,12 @@
 
 namespace zeno::train {
 
-void set_folders(RunConfig& run) {
+void set_folders(config::RunConfig& run) {
   if (run.cache.empty()) run.cache = cache_folder();
 }
 
-void run_ranks(const RunConfig& run, bool catch_signals, const std::function<void(comm::World&)>& body) {
+void run_ranks(const config::RunConfig& run, bool catch_signals,
+               const std::function<void(comm::World&)>& body) {
   comm::WorldOptions options;
   options.deadline = std::chrono::milliseconds(int64_t(run.deadline_s * 1000));
   options.disk_deadline = std::chrono::milliseconds(int64_t(run.disk_deadline_s * 1000));
@@ -38,13 +39,13 @@ void run_ranks(const RunConfig& run, bool catch_signals, const std::function<voi
   comm::run_thread_ranks(std::max<int>(1, int(run.ranks)), options, body);
 }
 
-RunSummary train(ParsedConfig parsed) {
+report::RunSummary train(config::ParsedConfig parsed) {
   set_folders(parsed.config.run);
   std::unique_ptr<const FolderLock> lock;
-  RunSummary summary;
+  report::RunSummary summary;
   std::mutex mutex;
   run_ranks(parsed.config.run, true, [&](comm::World& world) {
-    const RunSummary mine = train_rank(parsed, world, lock);
+    const report::RunSummary mine = train_rank(parsed, world, lock);
     const std::scoped_lock one(mutex);  // all ranks return the same
     summary = mine;
   });

@@ -4,16 +4,17 @@
 #include <functional>
 
 #include "zeno/comm/world.h"
-#include "zeno/train/config.h"
+#include "zeno/config/config.h"
 
 namespace zeno::train {
 
 // Processes of a launcher (mpirun, srun) each become one rank; otherwise `ranks` threads of this process.
 // Runs `body` on each; with `catch_signals` they are a wish to stop while it runs (interrupt.h). Returns when
 // all are done; throws the first error.
-void run_ranks(const RunConfig& run, bool catch_signals, const std::function<void(comm::World&)>& body);
+void run_ranks(const config::RunConfig& run, bool catch_signals,
+               const std::function<void(comm::World&)>& body);
 
 // Fills in what is left to the system: the cache folder.
-void set_folders(RunConfig& run);
+void set_folders(config::RunConfig& run);
 
 }  // namespace zeno::train

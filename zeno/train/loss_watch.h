@@ -7,7 +7,7 @@
 #include <deque>
 #include <utility>
 
-#include "zeno/train/config.h"
+#include "zeno/config/config.h"
 
 namespace zeno::train {
 
@@ -23,7 +23,7 @@ class LossWatch {
 
   // `overflows_are_normal`: fp16 with a loss scale, where a skipped step with a finite loss is part of the
   // search for the scale.
-  LossWatch(const WatchConfig& config, bool overflows_are_normal)
+  LossWatch(const config::WatchConfig& config, bool overflows_are_normal)
       : config_(config), overflows_are_normal_(overflows_are_normal) {}
 
   // The next step. `skipped`: its gradient was not finite.
@@ -42,7 +42,7 @@ class LossWatch {
 
   Verdict judge(double loss, bool skipped) const;
 
-  WatchConfig config_;
+  config::WatchConfig config_;
   bool overflows_are_normal_;
   State state_;
 };

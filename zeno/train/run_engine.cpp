@@ -7,18 +7,18 @@
 #include "zeno/base/file.h"
 #include "zeno/base/host.h"
 #include "zeno/base/log.h"
-#include "zeno/kernels/cuda/matmul_plans.h"
+#include "zeno/config/engine_options.h"
+#include "zeno/config/tuning.h"
+#include "zeno/kernels/cuda/matmul/matmul_plans.h"
 #include "zeno/model/adapter_weights.h"
 #include "zeno/model/layers.h"
-#include "zeno/plan/cpu_share.h"
 #include "zeno/plan/fit.h"
-#include "zeno/plan/measure.h"
-#include "zeno/plan/offload.h"
-#include "zeno/plan/recompute.h"
+#include "zeno/plan/machine/cpu_share.h"
+#include "zeno/plan/machine/measure.h"
+#include "zeno/plan/memory_limits.h"
+#include "zeno/plan/place_states.h"
 #include "zeno/plan/timeline.h"
 #include "zeno/train/agreement.h"
-#include "zeno/train/policy.h"
-#include "zeno/train/tuning.h"
 
 namespace zeno::train {
 namespace {
@@ -37,10 +37,11 @@ plan::MemoryLimits least_of_all_ranks(comm::World& world, plan::MemoryLimits min
 }
 
 // The CPU of a GPU's host takes a part of the updates of what is kept there.
-void share_with_cpu(const OffloadOptimizerConfig& config, zero::EngineOptions& options, comm::World& world) {
+void share_with_cpu(const config::OffloadOptimizerConfig& config, zero::EngineOptions& options,
+                    comm::World& world) {
   zero::Policy& policy = options.policy;
   policy.offload.cpu_share = std::max(0.0, config.cpu_share);
-  const bool away = config.device != OffloadDevice::none && policy.compute != policy.states;
+  const bool away = config.device != config::OffloadDevice::none && policy.compute != policy.states;
   if (options.device.kind == Device::Kind::cpu || !away || config.cpu_share >= 0) return;
   const int threads = share_of_cores(world.local_size());
   const plan::OffloadRates rates = plan::measure_offload_rates(options.device, threads, policy);
@@ -61,38 +62,14 @@ void share_with_cpu(const OffloadOptimizerConfig& config, zero::EngineOptions& o
 
 }  // namespace
 
-void place_states(const TrainConfig& config, const nn::LayerList& layers, zero::EngineOptions& options,
-                  int world, plan::MemoryLimits limits, bool trains) {
-  const bool recompute = config.recompute.mode == RecomputeMode::automatic && trains;
-  const bool offload = config.zero.offload_optimizer.device == OffloadDevice::automatic && trains;
-  if (options.policy.offload.params != Tier::device && world > 1 &&
-      options.policy.params != zero::Placement::sharded && log_rank() <= 0)
-    log_warning("zero_optimization.offload_param: no effect with {} ranks at stage {}: needs stage 3", world,
-                config.zero.stage);
-  if (options.policy.offload.activations && options.device.kind == Device::Kind::cpu && log_rank() <= 0)
-    log_warning("activation_checkpointing.cpu_checkpointing: no effect on a CPU, whose memory is the host's");
-  // Recompute takes compute and the link may hide: so states leave the device first.
-  if (offload) options.policy.offload.optimizer = Tier::host;
-  if (recompute) {
-    plan::choose_recompute(layers, options, world, limits.device);
-    log_info("{}", plan::describe_recompute(layers, options.policy));
-  }
-  if (offload) {
-    options.policy.offload.optimizer = Tier::device;
-    plan::choose_offload(layers, options, world, limits, !options.disk.folders.empty());
-  }
-  plan::widen_window(layers, options, world, limits);
-  const std::string homes = plan::describe_offload(layers, options, world);
-  if (!homes.empty() && log_rank() <= 0) log_info("{}", homes);
-}
-
-RunEngine make_engine(const TrainConfig& config, const model::ModelConfig& model, int64_t seq_len,
+RunEngine make_engine(const config::TrainConfig& config, const model::ModelConfig& model, int64_t seq_len,
                       comm::World& world, bool trains) {
-  const RunConfig& run = config.run;
+  const config::RunConfig& run = config.run;
   RunEngine result;
-  result.tuning = tuning_of(config, trains);
+  result.tuning = config::tuning_of(config, trains);
   nn::LayerList layers = model::build_layers(model, seq_len, result.tuning);
-  zero::EngineOptions options = engine_options(config, seq_len, device_of(run, world.local_rank()));
+  zero::EngineOptions options =
+      config::engine_options(config, seq_len, config::device_of(run, world.local_rank()));
   options.policy.trains = trains;
   if (!run.trace.empty()) options.timing = zero::Timing::every;
   if (!trains) options.snapshot_piece = options.snapshot_copies = 0;
@@ -102,11 +79,11 @@ RunEngine make_engine(const TrainConfig& config, const model::ModelConfig& model
         "sparse_gradients: GPUs reduce whole gradients, which gives the same bits; the key has no effect");
   }
   const plan::MemoryLimits limits =
-      least_of_all_ranks(world, memory_limits(run, options.device, world.local_size()));
+      least_of_all_ranks(world, plan::memory_limits(run, options.device, world.local_size()));
   result.memory_limit = limits.device;
   // First, because what the CPU takes part in needs room on the host.
   if (trains) share_with_cpu(config.zero.offload_optimizer, options, world);
-  place_states(config, layers, options, world.size(), limits, trains);
+  plan::place_states(config, layers, options, world.size(), limits, trains);
   plan::require_fit(layers, options, world.size(), limits);
   if (const auto machine = plan::measured_machine(run.cache, options.device.kind);
       machine && trains && machine->links(world.size()))

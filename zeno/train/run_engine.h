@@ -4,10 +4,10 @@
 #include <memory>
 
 #include "zeno/comm/world.h"
+#include "zeno/config/config.h"
 #include "zeno/model/config.h"
 #include "zeno/model/layers.h"
 #include "zeno/plan/offload.h"
-#include "zeno/train/config.h"
 #include "zeno/zero/engine.h"
 
 namespace zeno::train {
@@ -19,14 +19,9 @@ struct RunEngine {
   double planned_step_s = 0;  // by the rates of this machine; 0: nobody has measured them
 };
 
-// Completes `options` by what follows from the memory there is: recompute and homes of states where the
-// config says auto, and how much may pass through the device at once.
-void place_states(const TrainConfig& config, const nn::LayerList& layers, zero::EngineOptions& options,
-                  int world, plan::MemoryLimits limits, bool trains);
-
 // Collective. `trains` false: an engine that only evaluates. Error(memory) when it does not fit, naming the
 // smallest change that does.
-RunEngine make_engine(const TrainConfig& config, const model::ModelConfig& model, int64_t seq_len,
+RunEngine make_engine(const config::TrainConfig& config, const model::ModelConfig& model, int64_t seq_len,
                       comm::World& world, bool trains = true);
 
 }  // namespace zeno::train

@@ -11,9 +11,9 @@
 
 #include "zeno/base/quantity.h"
 #include "zeno/checkpoint/safetensors_folder.h"
+#include "zeno/config/config_keys.h"
 #include "zeno/data/chat/presets.h"
 #include "zeno/data/dataset/input_files.h"
-#include "zeno/train/config_keys.h"
 #include "zeno/train/dataset_options.h"
 
 namespace zeno::train {
@@ -59,9 +59,9 @@ void add_files(std::vector<RunInput>& inputs, const std::vector<NamedFile>& file
                       .rule = rule});
 }
 
-void add_config(std::vector<RunInput>& inputs, const ParsedConfig& parsed) {
-  for (const ConfigKey& key : config_keys()) {
-    if (key.show == nullptr || is_of_host(key.path) || !applies_to(key, parsed.config)) continue;
+void add_config(std::vector<RunInput>& inputs, const config::ParsedConfig& parsed) {
+  for (const config::ConfigKey& key : config::config_keys()) {
+    if (key.show == nullptr || is_of_host(key.path) || !config::applies_to(key, parsed.config)) continue;
     add_value(inputs, key.path, key.show(parsed.config), ErrorKind::usage);
   }
 }
@@ -149,8 +149,8 @@ void add_data(std::vector<RunInput>& inputs, const std::string& flag, const data
 
 }  // namespace
 
-std::vector<RunInput> run_inputs(const ParsedConfig& parsed) {
-  const TrainConfig& config = parsed.config;
+std::vector<RunInput> run_inputs(const config::ParsedConfig& parsed) {
+  const config::TrainConfig& config = parsed.config;
   std::vector<RunInput> inputs;
   add_program(inputs);
   add_config(inputs, parsed);

@@ -9,7 +9,7 @@
 #include "zeno/base/error.h"
 #include "zeno/base/file.h"
 #include "zeno/checkpoint/deepspeed.h"
-#include "zeno/train/config_parser.h"
+#include "zeno/config/config_parser.h"
 #include "zeno/train/file_digest.h"
 
 namespace zeno::train {
@@ -25,7 +25,7 @@ struct RunInput {
 };
 
 // Looks at folders; reads no file but the beginnings of data files and the index of the weights.
-std::vector<RunInput> run_inputs(const ParsedConfig& parsed);
+std::vector<RunInput> run_inputs(const config::ParsedConfig& parsed);
 
 // A checkpoint of DeepSpeed to resume from: the files that are read of it. Null: there is none.
 std::vector<RunInput> deepspeed_inputs(const checkpoint::DeepSpeedCheckpoint* checkpoint);

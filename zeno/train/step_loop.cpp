@@ -4,13 +4,13 @@
 
 #include "zeno/base/error.h"
 #include "zeno/base/host.h"
+#include "zeno/config/engine_options.h"
 #include "zeno/train/evaluation.h"
-#include "zeno/train/policy.h"
 
 namespace zeno::train {
 
-StepLoop::StepLoop(zero::Engine& engine, comm::World& world, const TrainConfig& config,
-                   const data::Loader& loader, Reporter* reporter)
+StepLoop::StepLoop(zero::Engine& engine, comm::World& world, const config::TrainConfig& config,
+                   const data::Loader& loader, report::Reporter* reporter)
     : engine_(engine),
       world_(world),
       config_(config),
@@ -28,7 +28,7 @@ zero::Wishes StepLoop::run(data::Prefetcher& batches, zero::Wishes wishes) {
   if (under_way_.empty()) last_ = start;  // nothing runs: evaluation and saving are no part of a step
   const std::vector<data::HostBatch> batch = batches.get();
   const std::chrono::duration<double, std::milli> wait = Clock::now() - start;
-  UnderWay step{{.hyper = hyper_after(config_, submitted_ - skipped_),
+  UnderWay step{{.hyper = config::hyper_after(config_, submitted_ - skipped_),
                  .clip = config_.optimizer.gradient_clipping,
                  .wishes = wishes,
                  .spent = spent_},
@@ -70,8 +70,9 @@ void StepLoop::collect() {
   watch(result, step.control.loss_scale);
 }
 
-StepRecord StepLoop::record_of(const zero::StepResult& result, const UnderWay& step, double seconds) const {
-  StepRecord record;
+report::StepRecord StepLoop::record_of(const zero::StepResult& result, const UnderWay& step,
+                                       double seconds) const {
+  report::StepRecord record;
   record.step = collected_;
   record.epoch = loader_.epochs_after(collected_);
   record.loss = result.loss;
@@ -84,7 +85,7 @@ StepRecord StepLoop::record_of(const zero::StepResult& result, const UnderWay& s
   record.data_wait_ms = step.wait_ms;
   record.loss_scale = step.control.loss_scale;
   record.skipped = result.skipped;
-  if (result.skipped) record.first_bad = BadTensor{result.bad_tensor, result.bad_rank};
+  if (result.skipped) record.first_bad = report::BadTensor{result.bad_tensor, result.bad_rank};
   if (result.times) record.exposed_comm_ms = result.times->exposed();
   record.bytes_gathered = uint64_t(result.traffic.gathered);
   record.bytes_reduced = uint64_t(result.traffic.reduced);
@@ -96,14 +97,14 @@ StepRecord StepLoop::record_of(const zero::StepResult& result, const UnderWay& s
 
 // What ranks said of the step before stands for this one: troubles are what lasts.
 void StepLoop::look_for_troubles(const zero::StepResult& result, const UnderWay& step, double seconds) {
-  Observation seen = observe(engine_.rank_times());
+  report::Observation seen = report::observe(engine_.rank_times());
   seen.step_ms = seconds * 1000;
   seen.loss_scale = step.control.loss_scale;
   seen.skipped = result.skipped && scaler_;
   seen.saving = step.saving;
   seen.saved_ms = std::exchange(saved_ms_, 0);
   for (const std::string& line : troubles_->look(seen))
-    reporter_->note(collected_, ReportEvent::Kind::warning, line);
+    reporter_->note(collected_, report::ReportEvent::Kind::warning, line);
 }
 
 // Every rank has its own part of the batch. Only after a bad step, which all ranks see alike.
@@ -123,20 +124,20 @@ void StepLoop::watch(const zero::StepResult& result, double loss_scale) {
   if (verdict == LossWatch::Verdict::good) {
     if (result.skipped && reporter_ != nullptr) {
       reporter_->note(
-          collected_, ReportEvent::Kind::warning,
+          collected_, report::ReportEvent::Kind::warning,
           fmt::format(
               "step {} skipped: the gradient of {} is not finite (first found on rank {}), loss scale {}",
               collected_, result.bad_tensor, result.bad_rank, loss_scale));
     }
     return;
   }
-  BadStepRecord bad{.step = collected_,
-                    .kind = verdict == LossWatch::Verdict::spike ? "spike" : "not_finite",
-                    .loss = result.loss,
-                    .mean = mean,
-                    .first_bad = {},
-                    .batch = batch_of(collected_ - 1)};
-  if (result.skipped) bad.first_bad = BadTensor{result.bad_tensor, result.bad_rank};
+  report::BadStepRecord bad{.step = collected_,
+                            .kind = verdict == LossWatch::Verdict::spike ? "spike" : "not_finite",
+                            .loss = result.loss,
+                            .mean = mean,
+                            .first_bad = {},
+                            .batch = batch_of(collected_ - 1)};
+  if (result.skipped) bad.first_bad = report::BadTensor{result.bad_tensor, result.bad_rank};
   if (reporter_ != nullptr) reporter_->bad_step(bad);
   require(!watch_.give_up(), ErrorKind::data,
           "[train] {} bad steps in a row, up to step {} (loss {}, recent mean {:.4f}); the last batch: {}; "
@@ -171,7 +172,7 @@ void StepLoop::restore(const LoopState& state) {
   watch_.restore(state.watch);
 }
 
-void StepLoop::add_to(RunSummary& summary) const {
+void StepLoop::add_to(report::RunSummary& summary) const {
   summary.steps = collected_;
   summary.epochs = loader_.epochs_after(collected_);
   summary.loss = loss_;

@@ -8,12 +8,12 @@
 #include <functional>
 #include <optional>
 
+#include "zeno/config/loss_scale.h"
 #include "zeno/data/prefetcher.h"
-#include "zeno/train/loss_scale.h"
+#include "zeno/report/reporter.h"
+#include "zeno/report/trouble_watch.h"
 #include "zeno/train/loss_watch.h"
-#include "zeno/train/reporter.h"
-#include "zeno/train/run_state.h"
-#include "zeno/train/trouble_watch.h"
+#include "zeno/train/saving/run_state.h"
 #include "zeno/zero/engine.h"
 
 namespace zeno::train {
@@ -21,8 +21,8 @@ namespace zeno::train {
 class StepLoop {
  public:
   // Collective. `reporter` is null on ranks other than 0. All references outlive the loop.
-  StepLoop(zero::Engine& engine, comm::World& world, const TrainConfig& config, const data::Loader& loader,
-           Reporter* reporter);
+  StepLoop(zero::Engine& engine, comm::World& world, const config::TrainConfig& config,
+           const data::Loader& loader, report::Reporter* reporter);
 
   // Collective: the next step. Returns what ranks agreed on: a wish of one is a wish of all. Throws
   // Error(data) after as many bad steps in a row as the config allows.
@@ -37,7 +37,7 @@ class StepLoop {
   LoopState state() const;
   void restore(const LoopState& state);
   // What the summary of a run says about its steps.
-  void add_to(RunSummary& summary) const;
+  void add_to(report::RunSummary& summary) const;
   // What would make the run better (troubles.h), told on rank 0; empty on others.
   std::string advice(size_t memory_limit) const {
     return troubles_ ? troubles_->advice(memory_limit) : std::string();
@@ -55,18 +55,18 @@ class StepLoop {
   void watch(const zero::StepResult& result, double loss_scale);
   void look_for_troubles(const zero::StepResult& result, const UnderWay& step, double seconds);
   std::string batch_of(int64_t step);
-  StepRecord record_of(const zero::StepResult& result, const UnderWay& step, double seconds) const;
+  report::StepRecord record_of(const zero::StepResult& result, const UnderWay& step, double seconds) const;
 
   zero::Engine& engine_;
   comm::World& world_;
-  const TrainConfig& config_;
+  const config::TrainConfig& config_;
   const data::Loader& loader_;
-  Reporter* reporter_;
+  report::Reporter* reporter_;
   LossWatch watch_;
-  std::optional<TroubleWatch> troubles_;  // where there is a reporter
-  zero::RankTimes spent_;                 // on the step collected last
-  double saved_ms_ = 0;                   // since then
-  std::optional<LossScaler> scaler_;
+  std::optional<report::TroubleWatch> troubles_;  // where there is a reporter
+  zero::RankTimes spent_;                         // on the step collected last
+  double saved_ms_ = 0;                           // since then
+  std::optional<config::LossScaler> scaler_;
   bool late_ = false;
   std::deque<UnderWay> under_way_;
   int64_t submitted_ = 0, collected_ = 0, skipped_ = 0;

@@ -9,50 +9,50 @@
 #include "zeno/base/error.h"
 #include "zeno/base/log.h"
 #include "zeno/base/quantity.h"
+#include "zeno/config/config_resolve.h"
+#include "zeno/config/engine_options.h"
+#include "zeno/config/tuning.h"
 #include "zeno/data/chat/chat_template.h"
 #include "zeno/device/clock_limit.h"
 #include "zeno/model/adapter_config.h"
+#include "zeno/plan/auto_setting.h"
+#include "zeno/report/page/report_memory.h"
+#include "zeno/report/page/report_timeline.h"
+#include "zeno/report/reporter.h"
+#include "zeno/report/step_trace.h"
 #include "zeno/train/agreement.h"
-#include "zeno/train/auto_setting.h"
 #include "zeno/train/build_progress.h"
-#include "zeno/train/checkpoint_saver.h"
-#include "zeno/train/config_resolve.h"
 #include "zeno/train/dataset_options.h"
 #include "zeno/train/evaluation.h"
 #include "zeno/train/first_sample.h"
 #include "zeno/train/interrupt.h"
-#include "zeno/train/model_saver.h"
-#include "zeno/train/output_folder.h"
-#include "zeno/train/output_room.h"
-#include "zeno/train/peer_snapshot.h"
-#include "zeno/train/policy.h"
-#include "zeno/train/report_memory.h"
-#include "zeno/train/report_timeline.h"
-#include "zeno/train/reporter.h"
-#include "zeno/train/resume.h"
 #include "zeno/train/run_engine.h"
+#include "zeno/train/saving/checkpoint_saver.h"
+#include "zeno/train/saving/model_saver.h"
+#include "zeno/train/saving/output_folder.h"
+#include "zeno/train/saving/output_room.h"
+#include "zeno/train/saving/peer_snapshot.h"
+#include "zeno/train/saving/resume.h"
 #include "zeno/train/step_loop.h"
-#include "zeno/train/step_trace.h"
-#include "zeno/train/tuning.h"
 
 namespace zeno::train {
 namespace {
 
 // Adam and AdamW keep the same ones.
-std::string moments_of(OptimizerKind kind) {
+std::string moments_of(config::OptimizerKind kind) {
   switch (kind) {
-    case OptimizerKind::sgd:
+    case config::OptimizerKind::sgd:
       return "SGD";
-    case OptimizerKind::lion:
+    case config::OptimizerKind::lion:
       return "Lion";
-    case OptimizerKind::adamw:
-    case OptimizerKind::adam:
+    case config::OptimizerKind::adamw:
+    case config::OptimizerKind::adam:
       break;
   }
   return "Adam";
 }
 
-int64_t total_steps(const RunConfig& run, const data::Loader& loader) {
+int64_t total_steps(const config::RunConfig& run, const data::Loader& loader) {
   if (run.steps > 0) return run.steps;
   return std::max<int64_t>(1, std::llround(run.epochs * double(loader.steps_per_epoch())));
 }
@@ -66,10 +66,10 @@ std::string time_now() {
 }
 
 // What the report says before the first step.
-ReportData report_head(const ParsedConfig& parsed, const model::ModelConfig& model, const RunEngine& run,
-                       int ranks) {
-  const TrainConfig& config = parsed.config;
-  ReportData data;
+report::ReportData report_head(const config::ParsedConfig& parsed, const model::ModelConfig& model,
+                               const RunEngine& run, int ranks) {
+  const config::TrainConfig& config = parsed.config;
+  report::ReportData data;
   data.title = fmt::format("{} on {}", Path(config.run.model).filename().string(),
                            Path(config.run.data.front()).filename().string());
   data.model = fmt::format("{}, {} parameters ({} trained), {} layers", model::name_of(model.arch),
@@ -79,7 +79,7 @@ ReportData report_head(const ParsedConfig& parsed, const model::ModelConfig& mod
                              run.engine->shape().device == Device::Kind::cuda ? "GPU" : "CPU",
                              config.zero.stage, name_of(config.precision.compute));
   data.made = time_now();
-  data.settings = settings_of(parsed);
+  data.settings = report::settings_of(parsed);
   data.memory_limit = run.memory_limit;
   return data;
 }
@@ -93,8 +93,9 @@ std::string adapter_text(const RunEngine& run, const model::ModelConfig& model) 
 // The loop of a run and what surrounds its steps. Every rank has one; all take the same way through it.
 class Trainer {
  public:
-  Trainer(const ParsedConfig& parsed, const model::ModelConfig& model, const RunData& data, RunEngine& run,
-          int64_t steps, const std::optional<ResumePoint>& resume, PeerFolder& memory, comm::World& world)
+  Trainer(const config::ParsedConfig& parsed, const model::ModelConfig& model, const RunData& data,
+          RunEngine& run, int64_t steps, const std::optional<ResumePoint>& resume, PeerFolder& memory,
+          comm::World& world)
       : config_(parsed.config),
         data_(data),
         engine_(*run.engine),
@@ -105,8 +106,8 @@ class Trainer {
         stopping_(config_.eval),
         resumed_(resume ? restore_newest(*resume, run_state({}), engine_, world) : RunState{}),
         reporter_(world.rank() == 0
-                      ? std::make_unique<Reporter>(parsed, steps, resumed_.loop.steps,
-                                                   report_head(parsed, model, run, world.size()))
+                      ? std::make_unique<report::Reporter>(parsed, steps, resumed_.loop.steps,
+                                                           report_head(parsed, model, run, world.size()))
                       : nullptr),
         loop_(engine_, world, config_, data.train(), reporter_.get()),
         saver_(engine_, model, run.tuning, config_.run.model, world.rank()),
@@ -127,7 +128,7 @@ class Trainer {
     if (world.rank() == 0) check_output_room(config_.run, engine_, saver_.bytes());
   }
 
-  RunSummary run() {
+  report::RunSummary run() {
     const int64_t first = resumed_.loop.steps;
     data::Prefetcher batches(data_.train(), first);
     summary_.stopped_early = stopping_.give_up();  // a run that goes on may have ended already
@@ -190,7 +191,7 @@ class Trainer {
             .seed = config_.run.seed,
             .sequences = data_.train().sequences(),
             .stage = config_.zero.stage,
-            .order = std::string(text_of(config_.run.order)),
+            .order = std::string(config::text_of(config_.run.order)),
             .model = config_.run.model,
             .adapter = adapter_,
             .nf4 = engine_.policy().nf4_base,
@@ -222,7 +223,7 @@ class Trainer {
     if (world_.rank() == 0 && sees_save_request()) drop_save_request();
     if (started) {
       note(
-          step, ReportEvent::Kind::checkpoint,
+          step, report::ReportEvent::Kind::checkpoint,
           fmt::format("writing the checkpoint of step {} to {}", step, checkpoints_of(config_.run).string()));
     }
     return started;
@@ -236,7 +237,7 @@ class Trainer {
   // False: the run ends here.
   bool evaluate(int64_t step) {
     loop_.finish();
-    std::optional<EvalRecord> record = train::evaluate(engine_, *data_.evaluation());
+    std::optional<report::EvalRecord> record = train::evaluate(engine_, *data_.evaluation());
     summary_.interrupted = !record;
     if (!record) return false;
     evaluated_ = step;
@@ -257,7 +258,8 @@ class Trainer {
     if (!problem.empty() && world_.rank() == 0)
       log_warning("{}; the best model so far, of step {}, is not saved; training goes on", problem, step);
     if (problem.empty())
-      note(step, ReportEvent::Kind::checkpoint, fmt::format("the best so far: saved in {}", config_.run.out));
+      note(step, report::ReportEvent::Kind::checkpoint,
+           fmt::format("the best so far: saved in {}", config_.run.out));
   }
 
   void save(const Path& folder, int64_t step) {
@@ -286,7 +288,7 @@ class Trainer {
     replace_file(folder / "chat_template.jinja", used.source());
   }
 
-  void note(int64_t step, ReportEvent::Kind kind, const std::string& text) {
+  void note(int64_t step, report::ReportEvent::Kind kind, const std::string& text) {
     if (reporter_) reporter_->note(step, kind, text);
   }
 
@@ -295,7 +297,7 @@ class Trainer {
     const int64_t step = loop_.steps();
     const bool has_best = config_.eval.keep_best && summary_.saved_step > 0;
     if (!has_best) return save(config_.run.out, step);
-    const std::optional<Evaluation>& best = stopping_.best();
+    const std::optional<report::Evaluation>& best = stopping_.best();
     if (best && best->step != summary_.saved_step && world_.rank() == 0)
       log_warning("[train] {} holds the model of step {}: the best, of step {}, could not be saved",
                   config_.run.out, summary_.saved_step, best->step);
@@ -304,15 +306,15 @@ class Trainer {
     save(summary_.last, step);
   }
 
-  RunSummary finish() {
+  report::RunSummary finish() {
     loop_.add_to(summary_);
     summary_.out = config_.run.out;
     summary_.best = stopping_.best();
     if (summary_.interrupted) {
-      note(summary_.steps, ReportEvent::Kind::note,
+      note(summary_.steps, report::ReportEvent::Kind::note,
            fmt::format("interrupted after step {} of {}: saving", summary_.steps, steps_));
     } else if (summary_.stopped_early) {
-      note(summary_.steps, ReportEvent::Kind::early_stop,
+      note(summary_.steps, report::ReportEvent::Kind::early_stop,
            fmt::format("no better evaluation in {} tries: stopping", config_.eval.early_stopping));
     }
     // Whoever asked the run to stop may not wait long: the checkpoint goes first.
@@ -320,22 +322,23 @@ class Trainer {
     summary_.weights_hash = engine_.weights_hash();
     save_result();
     summary_.advice = world_.exchange(loop_.advice(memory_limit_), "advice of rank 0").front();
-    std::vector<RankMemory> memory;
-    for (const std::string& bytes : world_.exchange(pack_memory(engine_.ledger()), "memory of all ranks"))
-      memory.push_back(unpack_memory(bytes));
+    std::vector<report::RankMemory> memory;
+    for (const std::string& bytes :
+         world_.exchange(report::pack_memory(engine_.ledger()), "memory of all ranks"))
+      memory.push_back(report::unpack_memory(bytes));
     if (reporter_) {
       reporter_->finish(summary_, std::move(memory),
-                        timeline_of(engine_.program(), engine_.units(), engine_.executor().times()));
+                        report::timeline_of(engine_.program(), engine_.units(), engine_.executor().times()));
     }
     peers_.finish(stays_in_memory() || !unsaved.empty());
     // Last: whatever becomes of these, the model is saved.
     require(unsaved.empty(), ErrorKind::io, "{}; the model is in {}", unsaved, config_.run.out);
-    if (!config_.run.trace.empty()) write_step_trace(config_.run.trace, engine_, world_);
+    if (!config_.run.trace.empty()) report::write_step_trace(config_.run.trace, engine_, world_);
     if (world_.rank() == 0 && !config_.run.done_file.empty()) replace_file(config_.run.done_file, "");
     return summary_;
   }
 
-  const TrainConfig& config_;
+  const config::TrainConfig& config_;
   const RunData& data_;
   zero::Engine& engine_;
   comm::World& world_;
@@ -345,9 +348,9 @@ class Trainer {
   int64_t evaluated_ = -1;  // the last step that was
   bool ignores_save_file_ = false;
   EarlyStopping stopping_;
-  RunSummary summary_;
+  report::RunSummary summary_;
   RunState resumed_;  // all zeros in a run from the start
-  std::unique_ptr<Reporter> reporter_;
+  std::unique_ptr<report::Reporter> reporter_;
   StepLoop loop_;
   ModelSaver saver_;
   std::optional<CheckpointSaver> checkpoints_;
@@ -355,26 +358,28 @@ class Trainer {
 };
 
 // What can be known to be wrong before the data is read, which may take long.
-void check_run(const TrainConfig& config, const model::ModelConfig& model, int64_t seq, int local_rank) {
-  const RunConfig& run = config.run;
-  model::build_layers(model, seq, tuning_of(config));
-  const bool gpu = device_of(run, local_rank).kind == Device::Kind::cuda;
+void check_run(const config::TrainConfig& config, const model::ModelConfig& model, int64_t seq,
+               int local_rank) {
+  const config::RunConfig& run = config.run;
+  model::build_layers(model, seq, config::tuning_of(config));
+  const bool gpu = config::device_of(run, local_rank).kind == Device::Kind::cuda;
   require(gpu || !run.limit_gpu_clock, ErrorKind::usage,
           "[train] --limit-gpu-clock: got a CPU, expected a GPU; leave it out");
-  require(gpu || config.precision.matmul != MatmulDtype::fp8, ErrorKind::usage,
+  require(gpu || config.precision.matmul != config::MatmulDtype::fp8, ErrorKind::usage,
           "[train] --matmul-dtype fp8: got a CPU, expected a GPU; use --device cuda, or leave it out");
 }
 
 }  // namespace
 
-RunSummary train_rank(ParsedConfig parsed, comm::World& world, std::unique_ptr<const FolderLock>& lock) {
+report::RunSummary train_rank(config::ParsedConfig parsed, comm::World& world,
+                              std::unique_ptr<const FolderLock>& lock) {
   set_log_rank(world.rank());
   require(!parsed.config.run.model.empty(), ErrorKind::usage, "[train] no model: give --model DIR");
   require(!parsed.config.run.out.empty(), ErrorKind::usage, "[train] no output folder: give --out DIR");
   agree_on_inputs(parsed, world);
   lock_output_folder(parsed.config.run, world, lock);  // before any look at what is there
-  resolve_device(parsed, device_of(parsed.config.run, world.local_rank()).kind);
-  check_disk_folders(parsed);
+  config::resolve_device(parsed, config::device_of(parsed.config.run, world.local_rank()).kind);
+  config::check_disk_folders(parsed);
   const model::ModelConfig model = model::load_config(parsed.config.run.model);
   const size_t told = parsed.warnings.size();  // by the command line
   PeerFolder memory(parsed.config.run, world);
@@ -387,27 +392,27 @@ RunSummary train_rank(ParsedConfig parsed, comm::World& world, std::unique_ptr<c
     adopt_batch(parsed, resume->state, world.size());
     adopt_setting(parsed, resume->state);
   }
-  resolve_model(parsed, model.hidden, model.layers);
-  const TrainConfig& config = parsed.config;
-  const RunConfig& run = config.run;
-  const int64_t seq = sequence_length(run, model.max_positions);
-  if (!run.choose) resolve_batch(parsed, world.size());
+  config::resolve_model(parsed, model.hidden, model.layers);
+  const config::TrainConfig& config = parsed.config;
+  const config::RunConfig& run = config.run;
+  const int64_t seq = config::sequence_length(run, model.max_positions);
+  if (!run.choose) config::resolve_batch(parsed, world.size());
   check_output_folder(config, world, lock);
   check_run(config, model, seq, world.local_rank());
   // Before any work: a run that cannot be saved should not start.
   if (world.rank() == 0 && !run.trace.empty()) File::create(run.trace);
   if (run.save_every > 0) agree_on_output(run.out, world);
   std::optional<ClockLimit> clock;
-  if (run.limit_gpu_clock) clock.emplace(pci_address(device_of(run, world.local_rank())));
+  if (run.limit_gpu_clock) clock.emplace(pci_address(config::device_of(run, world.local_rank())));
   RunData data = open_run_data(config, model.vocab, seq, world, build_progress(world.rank()));
   if (run.choose) {
-    choose_setting(parsed, model, seq, data.train_sequences(), world);
-    resolve_batch(parsed, world.size());
+    plan::choose_setting(parsed, model, seq, data.train_sequences(), world);
+    config::resolve_batch(parsed, world.size());
   }
   data.deal(config, world);
   if (world.rank() == 0 && !resume) show_first_sample(config, data, seq);
   const int64_t steps = total_steps(run, data.train());
-  resolve_steps(parsed, steps);
+  config::resolve_steps(parsed, steps);
   for (size_t i = told; world.rank() == 0 && i < parsed.warnings.size(); ++i)
     log_warning("{}", parsed.warnings[i]);
   RunEngine engine = make_engine(config, model, seq, world);

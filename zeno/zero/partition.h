@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "zeno/comm/mesh.h"
-#include "zeno/tensor/flat_layout.h"
+#include "zeno/device/flat_layout.h"
 
 namespace zeno::zero {
 

@@ -8,9 +8,9 @@
 
 #include "zeno/base/host_device.h"
 #include "zeno/device/stream.h"
+#include "zeno/device/tensor.h"
 #include "zeno/kernels/exact_sum.h"
 #include "zeno/kernels/grad_scan.h"
-#include "zeno/tensor/tensor.h"
 
 namespace zeno::zero {
 

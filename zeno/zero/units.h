@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "zeno/device/flat_layout.h"
 #include "zeno/nn/layer.h"
-#include "zeno/tensor/flat_layout.h"
 #include "zeno/zero/partition.h"
 #include "zeno/zero/policy.h"
 

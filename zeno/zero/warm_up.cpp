@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "zeno/kernels/cuda/fill_random.h"
-#include "zeno/kernels/cuda/matmul_plans.h"
+#include "zeno/kernels/cuda/matmul/matmul_plans.h"
 #include "zeno/zero/engine.h"
 
 namespace zeno::zero {

@@ -9,8 +9,8 @@
 #include <hwy/highway.h>
 
 #include "zeno/base/error.h"
+#include "zeno/device/flat_layout.h"
 #include "zeno/kernels/cpu/simd_moments.h"
-#include "zeno/tensor/flat_layout.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace zeno::HWY_NAMESPACE {

@@ -13,8 +13,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "zeno/device/tensor.h"
 #include "zeno/kernels/cpu/simd_lanes.h"
-#include "zeno/tensor/tensor.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace zeno::HWY_NAMESPACE {

@@ -3,7 +3,7 @@
 
 #include <cuda_runtime.h>
 
-#include "zeno/tensor/tensor.h"
+#include "zeno/device/tensor.h"
 
 namespace zeno::cuda {
 

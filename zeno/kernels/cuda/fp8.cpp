@@ -1,6 +1,6 @@
 #include "zeno/kernels/fp8.h"
 
-#include "zeno/kernels/cuda/matmul_fp8.h"
+#include "zeno/kernels/cuda/matmul/matmul_fp8.h"
 
 namespace zeno::cuda {
 

@@ -8,7 +8,7 @@
 
 #include <type_traits>
 
-#include "zeno/tensor/tensor.h"
+#include "zeno/device/tensor.h"
 
 namespace zeno::cuda {
 

@@ -4,7 +4,7 @@
 
 #include <cuda.h>
 
-#include "zeno/tensor/tensor.h"
+#include "zeno/device/tensor.h"
 
 namespace zeno::cuda {
 

@@ -1,0 +1,213 @@
+// Rows of "zero_optimization" and its inner blocks.
+#include "zeno/config/config_table.h"
+
+namespace zeno::config {
+namespace {
+
+using enum KeyType;
+constexpr auto kZero = &TrainConfig::zero;
+constexpr auto kOptimizer = &ZeroConfig::offload_optimizer;
+constexpr auto kParam = &ZeroConfig::offload_param;
+
+void add_communication(TableBuilder& table) {
+  table.key<kZero, &ZeroConfig::contiguous_gradients>(
+      "contiguous_gradients", "copy gradients into the flat bucket as they are produced");
+  table.key<kZero, &ZeroConfig::reduce_scatter>("reduce_scatter", "reduce-scatter gradients to their owners");
+  table.key<kZero, &ZeroConfig::reduce_bucket_size>("reduce_bucket_size", "elements per gradient bucket")
+      .range(0);
+  table
+      .key<kZero, &ZeroConfig::allgather_bucket_size>("allgather_bucket_size",
+                                                      "elements per weight all-gather; even")
+      .range(0);
+  table
+      .key<kZero, &ZeroConfig::overlap_comm>(
+          "overlap_comm", "communicate beside the computation; when not given: true at stage 3, else false")
+      .set_flag("--overlap-comm");
+  table.key<kZero, &ZeroConfig::round_robin_gradients>("round_robin_gradients",
+                                                       "spread consecutive gradients over the ranks");
+  table.key<kZero, &ZeroConfig::ignore_unused_parameters>(
+      "ignore_unused_parameters", "false: a trainable parameter without a gradient is an error");
+  table.no_effect("use_multi_rank_bucket_allreduce", boolean, "true",
+                  "Zeno always issues a true reduce-scatter");
+  table.no_effect("allgather_partitions", boolean, "true", "DeepSpeed does not read it either");
+  table.no_effect("load_from_fp32_weights", boolean, "true",
+                  "a checkpoint holds fp32 masters and they are used");
+  table.no_effect("elastic_checkpoint", boolean, "false", "every checkpoint loads at any world size");
+  table.refused("legacy_stage1", boolean, "false",
+                "the old stage 1 is gone, also from DeepSpeed; drop the key");
+}
+
+void add_stage3(TableBuilder& table) {
+  table.key<kZero, &ZeroConfig::sub_group_size>("sub_group_size", "elements per optimizer tile").range(0);
+  table
+      .key<kZero, &ZeroConfig::prefetch_bucket_size>("stage3_prefetch_bucket_size",
+                                                     "elements gathered ahead; 0: no prefetch")
+      .range(0)
+      .set_rounds_down();
+  table
+      .key<kZero, &ZeroConfig::param_persistence_threshold>(
+          "stage3_param_persistence_threshold", "parameters of at most this many elements stay gathered")
+      .range(0);
+  table
+      .key<kZero, &ZeroConfig::model_persistence_threshold>("stage3_model_persistence_threshold",
+                                                            "most elements kept gathered in all")
+      .range(0);
+  table
+      .key<kZero, &ZeroConfig::max_live_parameters>("stage3_max_live_parameters",
+                                                    "bound on prefetch, elements")
+      .range(0);
+  table
+      .key<kZero, &ZeroConfig::max_reuse_distance>("stage3_max_reuse_distance",
+                                                   "keep a unit used again within this many elements")
+      .range(0);
+  table.no_effect("stage3_gather_16bit_weights_on_model_save", boolean, "false",
+                  "Zeno always saves whole weights, without gathering them on one rank");
+  table.no_effect("stage3_module_granularity_threshold", integer, "0", "units are whole blocks already");
+  table.no_effect("stage3_use_all_reduce_for_fetch_params", boolean, "false",
+                  "gathers write into their final place already");
+  table.no_effect("stage3_allgather_sequential", boolean, "false", "gathers need no coalescing buffer");
+  table.no_effect("memory_efficient_linear", boolean, "true",
+                  "gathered weights are never saved for backward");
+  table.no_effect("pipeline_loading_checkpoint", boolean, "false",
+                  "ranks read only their part of a checkpoint");
+  table.no_effect("override_module_apply", boolean, "true", "about PyTorch modules");
+  table.no_effect("log_trace_cache_warnings", boolean, "false",
+                  "the step program is compiled: no trace to lose");
+  table.no_effect("enable_sanity_checks", boolean, "false",
+                  "ranks always compare their collectives at start");
+  table.no_effect("save_muon_momentum_buffer_in_memory", boolean, "false", "about the Muon optimizer");
+  for (const char* name :
+       {"prefetch_bucket_size", "param_persistence_threshold", "model_persistence_threshold",
+        "max_live_parameters", "max_reuse_distance", "module_granularity_threshold"}) {
+    table
+        .renamed(name, integer, {std::string("zero_optimization.stage3_") + name}, "the same without stage3_")
+        .set_rounds_down();
+  }
+  for (const char* name :
+       {"gather_16bit_weights_on_model_save", "use_all_reduce_for_fetch_params", "allgather_sequential"}) {
+    table.renamed(name, boolean, {std::string("zero_optimization.stage3_") + name},
+                  "the same without stage3_");
+  }
+  table.renamed("stage3_gather_fp16_weights_on_model_save", boolean,
+                {"zero_optimization.stage3_gather_16bit_weights_on_model_save"}, "deprecated");
+}
+
+void add_refused(TableBuilder& table) {
+  constexpr std::string_view kGroups =
+      "hierarchical sharding (hpZ, MiCS) is not supported yet; remove the key to shard over all ranks";
+  constexpr std::string_view kQuantized =
+      "quantized communication (ZeRO++) is not supported yet; remove the key to communicate unquantized";
+  table.refused("zero_hpz_partition_size", integer, "1", kGroups).range(0);
+  table.refused("zero_quantized_weights", boolean, "false", kQuantized);
+  table.refused("zero_quantized_nontrainable_weights", boolean, "false", kQuantized);
+  table.refused("zero_quantized_gradients", boolean, "false", kQuantized);
+  table.refused("mics_shard_size", integer, "-1", kGroups);
+  table.refused("mics_hierarchical_params_gather", boolean, "false", kGroups);
+}
+
+void add_deprecated_offload(TableBuilder& table) {
+  const auto add = [&](const char* old_name, const char* target) {
+    ConfigKey& row =
+        table.renamed(old_name, boolean, {std::string("zero_optimization.") + target + ".device"},
+                      "deprecated: true means device cpu");
+    row.rename_true = "cpu";
+    row.rename_false = "none";
+  };
+  add("cpu_offload", "offload_optimizer");
+  add("cpu_offload_param", "offload_param");
+  table.renamed(
+      "cpu_offload_use_pin_memory", boolean,
+      {"zero_optimization.offload_optimizer.pin_memory", "zero_optimization.offload_param.pin_memory"},
+      "deprecated");
+}
+
+void add_offload_optimizer(TableBuilder& table) {
+  table.block("zero_optimization.offload_optimizer");
+  table
+      .key<kZero, kOptimizer, &OffloadOptimizerConfig::device>(
+          "device", "where optimizer states live; auto: as near as they fit, on disk only with nvme_path")
+      .set_flag("--offload-optimizer");
+  table
+      .key<kZero, kOptimizer, &OffloadOptimizerConfig::nvme_path>(
+          "nvme_path", "folder on a fast disk; several, by comma, are striped")
+      .set_flag("--nvme-path")
+      .set_takes("DIR");
+  table
+      .key<kZero, kOptimizer, &OffloadOptimizerConfig::buffer_count>("buffer_count",
+                                                                     "nvme: chunks in host memory at once")
+      .range(0);
+  table.no_effect("pin_memory", boolean, "false", "host memory of GPUs is always pinned");
+  table.no_effect("pipeline_read", boolean, "false", "reads always run ahead of the update");
+  table.no_effect("pipeline_write", boolean, "false", "writes always run behind the update");
+  table.key<kZero, kOptimizer, &OffloadOptimizerConfig::ratio>("ratio", "part that leaves the device")
+      .range(0, 1);
+  table
+      .key<kZero, kOptimizer, &OffloadOptimizerConfig::cpu_share>(
+          "cpu_share",
+          "share of the states in a GPU's host memory that the CPU updates; -1: by measured rates")
+      .range(-1, 1)
+      .set_flag("--cpu-share");
+  table.no_effect("fast_init", boolean, "false", "state is created in its tier");
+  table.no_effect("super_offload", boolean, "false", "reads run ahead of the norm: nothing is speculated");
+  table.no_effect("cpuadam_cores_perc", number, "0.8", "about super_offload").range(0, 1);
+  table.warned("buffer_size", integer, "null", "not a DeepSpeed key any more: buffers are sized by the plan")
+      .range(0);
+}
+
+void add_offload_param(TableBuilder& table) {
+  table.block("zero_optimization.offload_param");
+  table
+      .key<kZero, kParam, &OffloadParamConfig::device>(
+          "device", "where parameters live between uses; needs stage 3 or one rank; auto: none")
+      .set_flag("--offload-param");
+  table.key<kZero, kParam, &OffloadParamConfig::nvme_path>("nvme_path", "folder for device nvme");
+  table.no_effect("buffer_count", integer, "5", "stage3_prefetch_bucket_size says how far to read ahead")
+      .range(0);
+  table.no_effect("buffer_size", integer, "1e8", "buffers hold whole blocks, sized by the plan").range(0);
+  table.key<kZero, kParam, &OffloadParamConfig::max_in_cpu>("max_in_cpu", "elements kept in RAM with nvme")
+      .range(0);
+  table.no_effect("pin_memory", boolean, "false", "host memory of GPUs is always pinned");
+}
+
+void add_inner_blocks(TableBuilder& table) {
+  add_offload_optimizer(table);
+  add_offload_param(table);
+  table.block("zero_optimization.zenflow", KeyStatus::refused,
+              "ZenFlow updates with stale gradients, which is not Adam; remove it");
+  table.inside("topk_ratio", number, "0.1").range(0, 1);
+  table.inside("select_strategy", choice, "\"auto\"").set_choices({"auto", "step", "epoch"});
+  table.inside("select_interval", integer, "null").range(1);
+  table.inside("update_interval", integer, "null").range(1);
+  table.inside("overlap_step", boolean, "false");
+  table.inside("offload", boolean, "false");
+  table.inside("auto_ratio", number, "0.99").range(0, 1);
+  table.inside("full_warm_up_rounds", integer, "0").range(0);
+  table.inside("pt_reserved_cores_perc", number, "0.5").range(0, 1);
+  table.inside("steps_per_epoch", integer, "null").range(1);
+  table.block("zero_optimization.leaf_module", KeyStatus::no_effect, "units are whole blocks already");
+  for (const char* name : {"classes", "names", "name_suffixes"}) table.inside(name, texts, "null");
+  table.block("zero_optimization.zeropp_loco_param", KeyStatus::refused, "needs zero_quantized_gradients");
+  table.inside("err_beta", number, "0.8").range(0, 1);
+  table.inside("reset_T", integer, "1024").range(1);
+}
+
+}  // namespace
+
+void add_zero_keys(TableBuilder& table) {
+  table.block("zero_optimization");
+  table
+      .key<kZero, &ZeroConfig::stage>("stage",
+                                      "0 off; 1 shards optimizer state, 2 gradients too, 3 parameters too")
+      .range(0, 3)
+      .set_flag("--stage");
+  add_communication(table);
+  add_stage3(table);
+  add_refused(table);
+  add_deprecated_offload(table);
+  add_inner_blocks(table);
+  table.top();
+  table.renamed("allgather_size", integer, {"zero_optimization.allgather_bucket_size"},
+                "deprecated, from the time of zero_optimization: true");
+}
+
+}  // namespace zeno::config

@@ -1,0 +1,29 @@
+// From the user's configuration to what the engine takes.
+#pragma once
+
+#include "zeno/config/config_parser.h"
+#include "zeno/kernels/optimizer.h"
+#include "zeno/zero/engine.h"
+
+namespace zeno::config {
+
+// Snapshots in the memory of peers that are kept: the newest whole one, and the one before or the one being
+// written.
+inline constexpr int kPeerSnapshots = 2;
+
+// --seq-len, or the model's context up to a length that is practical on any machine.
+int64_t sequence_length(const RunConfig& run, int64_t max_positions);
+
+zero::EngineOptions engine_options(const TrainConfig& config, int64_t seq_len, Device device = {});
+
+// Where a rank computes: the CPU, or the GPU that its place among the ranks of its host gives it.
+Device device_of(const RunConfig& run, int local_rank);
+
+// The folders for state on disk must be there: a path that was meant for another machine would otherwise
+// become a folder on whatever disk is mounted at /. Throws a usage Error that names the key.
+void check_disk_folders(const ParsedConfig& parsed);
+
+// Hyperparameters of the optimizer step that follows `completed` steps.
+OptimizerHyper hyper_after(const TrainConfig& config, int64_t completed);
+
+}  // namespace zeno::config

@@ -1,0 +1,16 @@
+// Times the algorithms that cuBLASLt offers for one product, with the operands at hand: all of them in
+// bursts, and for products that are large enough to meet the power limit the best of those under sustained
+// load.
+#pragma once
+
+#include <optional>
+
+#include "zeno/kernels/cuda/matmul/matmul_problem.h"
+
+namespace zeno::cuda {
+
+// The fastest; nothing when the library has no algorithm. Overwrites C and the stream's scratch, waits for
+// the device. The stream must be idle and not under capture.
+std::optional<MatmulPlan> tune(cublasLtHandle_t handle, MatmulProblem& problem, StreamRef stream);
+
+}  // namespace zeno::cuda

@@ -1,0 +1,29 @@
+// What a plan is about: a model folder, an architecture, or a number of parameters.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "zeno/base/file.h"
+#include "zeno/model/config.h"
+#include "zeno/model/init.h"
+
+namespace zeno::plan {
+
+struct PlanSubject {
+  model::ModelConfig model;
+  std::optional<double> params;  // all that is known; `model` is then one of about that size
+  bool described = false;        // without a folder: no run of this machine
+};
+
+// Throws Error(data) where the folder holds no model.
+PlanSubject subject_of_folder(const Path& folder);
+
+// A model that nobody has yet is taken to be made for the sequences of `seq_len` tokens that are asked for,
+// unless `positions_given` says that the options do; 0: as the options have it.
+PlanSubject subject_of_shape(model::InitOptions options, bool positions_given, int64_t seq_len);
+
+// At least 1 and up to model::kMaxParameters.
+PlanSubject subject_of_size(double params, int64_t seq_len);
+
+}  // namespace zeno::plan

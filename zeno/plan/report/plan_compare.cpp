@@ -1,0 +1,36 @@
+#include "zeno/plan/report/plan_compare.h"
+
+#include "zeno/model/layers.h"
+
+namespace zeno::plan {
+
+size_t Comparison::left_out() const {
+  size_t sum = 0;
+  for (const Purpose purpose : left_out_by_deepspeed(theirs.stage))
+    sum += ours.bytes.at(Tier::device, purpose);
+  return sum;
+}
+
+std::vector<Comparison> compare_deepspeed(const PlanModel& model, const zero::EngineOptions& options,
+                                          const Setting& setting, int world, int node_ranks) {
+  double params = model.params.value_or(0);
+  if (!model.params) {
+    for (const nn::Parameter& parameter : model::parameter_table(model.layers))
+      params += double(parameter.count());
+  }
+  std::vector<Comparison> list;
+  for (const DeepSpeedEstimate& theirs :
+       deepspeed_estimates(params, double(largest_module(model.layers)), world, node_ranks)) {
+    PlanRow ours;
+    ours.setting = setting;
+    ours.setting.stage = theirs.stage;
+    ours.setting.homes = theirs.parameters_cpu  ? Homes::all_host
+                         : theirs.optimizer_cpu ? Homes::optimizer_host
+                                                : Homes::device;
+    ours.bytes = plan_bytes(model, with(options, ours.setting), world);
+    list.push_back({theirs, ours});
+  }
+  return list;
+}
+
+}  // namespace zeno::plan

@@ -1,0 +1,16 @@
+// Whether what a run will write fits where it is to go: better known before the first step than after the
+// last one.
+#pragma once
+
+#include <cstddef>
+
+#include "zeno/config/config.h"
+#include "zeno/zero/engine.h"
+
+namespace zeno::train {
+
+// Error(io) when the disk of --out has no room for a result of so many bytes, a warning when only the
+// checkpoints do not fit. Call when the engine has taken what it needs of the disk.
+void check_output_room(const config::RunConfig& run, const zero::Engine& engine, size_t result);
+
+}  // namespace zeno::train

@@ -1,0 +1,78 @@
+// The folder of a run's peer snapshots: checkpoints like any other, in a memory file system of each host
+// (docs/faults.md). Memory of such a file system outlives the processes, so what a killed run left there is
+// where the next one goes on. Each host has the files of its own ranks and copies of another host's.
+//
+// All calls are collective and block. Thread rule: the trainer's thread; transfer() by one thread at a time.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "zeno/base/file.h"
+#include "zeno/comm/world.h"
+#include "zeno/config/config.h"
+#include "zeno/train/saving/peer_groups.h"
+#include "zeno/train/saving/peer_transfer.h"
+
+namespace zeno::train {
+
+class PeerFolder {
+ public:
+  // Makes the folder where the run asks for snapshots, for this user alone, and finds out who sees the same
+  // one. --resume auto goes on from the snapshots of its own output folder; those of others do not count.
+  PeerFolder(const config::RunConfig& run, comm::World& world);
+  // An empty folder goes.
+  ~PeerFolder();
+  PeerFolder(const PeerFolder&) = delete;
+  PeerFolder& operator=(const PeerFolder&) = delete;
+
+  // False: the run takes no snapshots and none are there.
+  bool exists() const { return groups_.has_value(); }
+  const Path& path() const { return path_; }
+  const PeerGroups& groups() const { return *groups_; }
+  bool leads() const { return groups_->leader_of(world_.rank()) == world_.rank(); }
+  // Null when all ranks see the same folder.
+  PeerTransfer* transfer() const { return transfer_.get(); }
+
+  // Snapshots that the run can resume from, newest first, as folders of this rank; as many on all ranks.
+  // Files that are only on another host are fetched. `replicated`: every rank keeps, and will read, all of
+  // the state.
+  std::vector<Path> find(bool replicated);
+  // The run goes on after `step` (0: from the start): what else is there goes.
+  void begin(int64_t step);
+  // The run went well: the folder goes, and everything in it.
+  void remove();
+
+ private:
+  // What one host has of a snapshot.
+  struct Inventory;
+  // A file that one rank sends to another.
+  struct Move;
+
+  void make_folder() const;
+  void find_groups();
+  void refuse_newer() const;
+  void drop_foreign();
+  void clear(int64_t but_step) const;
+  std::string list_own() const;
+  std::vector<Inventory> exchange_inventories();
+  std::optional<std::vector<Move>> moves_for(int64_t step, const std::vector<Inventory>& all,
+                                             bool replicated) const;
+  bool fetch(const Path& folder, const std::vector<Move>& moves);
+  bool all_say(bool fine);
+
+  const config::RunConfig& run_;
+  comm::World& world_;
+  Path path_;
+  std::string id_;  // of the run, the same in the output folder and on every host
+  std::optional<PeerGroups> groups_;
+  std::unique_ptr<PeerTransfer> transfer_;
+};
+
+// Finished snapshots of this output folder in the memory of this host, newest first. For callers outside the
+// job; snapshots may go at any time, with the run.
+std::vector<Path> list_peer_snapshots(const config::RunConfig& run);
+
+}  // namespace zeno::train
