@@ -155,7 +155,7 @@ TEST(InstructionCost, AnUnknownRateIsNamed) {
   const auto plan = [&](int world) {
     const nn::LayerList layers = model();
     const zero::CompiledStep step = zero::compile_step(layers, o, world);
-    CostModel(layers, step, m, world).of_all();
+    CostModel(layers, step, m).of_all();
   };
   EXPECT_NO_THROW(plan(8));
   EXPECT_THROW(plan(16), Error);

@@ -62,7 +62,7 @@ struct Walked {
 Walked walk(const zero::EngineOptions& o, const Machine& machine, int world) {
   const nn::LayerList layers = model();
   Walked w{.step = zero::compile_step(layers, o, world)};
-  w.costs = CostModel(layers, w.step, machine, world).of_all();
+  w.costs = CostModel(layers, w.step, machine).of_all();
   w.time = walk_step(w.step, w.costs);
   return w;
 }

@@ -18,6 +18,7 @@ struct RunSpec {
   TinyShape shape;
   nn::BatchShape batch{2, 12};
   int world = 1;
+  int inner = 0;  // ranks along the mesh's `inner`; 0: all
   Device device;  // of every rank: several may share a GPU
   std::optional<zero::Timing> timing;
   zero::Policy policy;
@@ -79,6 +80,7 @@ inline nn::LayerList model_of(const RunSpec& spec) {
 
 inline zero::EngineOptions options_of(const RunSpec& spec) {
   return {.policy = spec.policy,
+          .inner = spec.inner,
           .shape = spec.batch,
           .device = spec.device,
           .threads = 1,
@@ -120,7 +122,7 @@ inline RunResult run_rank(const RunSpec& spec, comm::World& world) {
   }
   result.booked = engine.ledger().booked(Tier::device);
   result.peak = engine.ledger().peak(Tier::device);
-  result.formula = zero::traffic_of(engine.program(), engine.units(), world.size());
+  result.formula = zero::traffic_of(engine.program(), engine.units(), engine.mesh());
   return result;
 }
 

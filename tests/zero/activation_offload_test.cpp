@@ -170,7 +170,7 @@ class ActivationProgram : public testing::Test {
   }
   void expect_objection(const Program& program, const char* what) const {
     try {
-      check_program(program, units_, spec_.policy);
+      check_program(program, units_);
       FAIL() << "no objection: " << what;
     } catch (const Error& error) {
       EXPECT_NE(std::string(error.what()).find(what), std::string::npos) << error.what();
@@ -189,7 +189,7 @@ class ActivationProgram : public testing::Test {
 
 // A checkpoint comes back while the turn before its own runs: after that turn's predecessor has ended.
 TEST_F(ActivationProgram, ComesBackOneTurnAhead) {
-  check_program(program_, units_, spec_.policy);
+  check_program(program_, units_);
   for (size_t i = 0; i < program_.instructions.size(); ++i) {
     const Instruction& fetch = program_.instructions[i];
     if (!moves_activation<Fetch>(fetch)) continue;

@@ -221,7 +221,7 @@ TEST(Evaluation, ProgramHasNoGradientsAndLessMemory) {
     const UnitTable units = make_units(model, policy, 4);
     const CompileInput input{model, units, policy, 4, kShape};
     const Program training = compile(input), evaluation = compile_evaluation(input);
-    check_program(evaluation, units, policy);
+    check_program(evaluation, units);
     EXPECT_FALSE(evaluation.trains);
     for (const Instruction& in : evaluation.instructions) {
       const bool known = in.is<Gather>() || in.is<Forward>() || in.is<Loss>() || in.is<SumLosses>() ||
@@ -243,7 +243,7 @@ TEST(Evaluation, TheCheckerObjectsToWhatChangesState) {
     Program program = compile_evaluation({model, units, policy, 1, kShape});
     std::ranges::find_if(program.instructions, &Instruction::is<Finish>)->action = action;
     test::expect_error(ErrorKind::internal, {"changes state in an evaluation"},
-                       [&] { check_program(program, units, policy); });
+                       [&] { check_program(program, units); });
   }
 }
 

@@ -199,13 +199,13 @@ TEST(Nf4Base, TheCheckerObjects) {
   const nn::LayerList model = test::model_of(spec);
   const UnitTable units = make_units(model, spec.policy, 2);
   const Program program = compile({model, units, spec.policy, 2, spec.batch});
-  check_program(program, units, spec.policy);
+  check_program(program, units);
   const auto expect_objection = [&](const char* what, const auto& spoil) {
     Program spoiled = program;
     const auto decode = std::ranges::find_if(spoiled.instructions, &Instruction::is<Decode>);
     ASSERT_NE(decode, spoiled.instructions.end());
     spoil(*decode);
-    test::expect_error(ErrorKind::internal, {what}, [&] { check_program(spoiled, units, spec.policy); });
+    test::expect_error(ErrorKind::internal, {what}, [&] { check_program(spoiled, units); });
   };
   expect_objection("not gathered", [](Instruction& in) { in.as<Decode>()->from = kNoRegion; });
   expect_objection("not decoded", [](Instruction& in) {

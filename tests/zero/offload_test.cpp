@@ -146,7 +146,7 @@ TEST(Offload, ChunksOfTheDiskPassBetweenThoseOfTheHost) {
   const Policy policy = normalized(spec.policy, 1);
   const UnitTable units = make_units(model, policy, 1);
   const Program program = compile({model, units, policy, 1, spec.batch});
-  check_program(program, units, policy);
+  check_program(program, units);
   int host_after_disk = 0, disk = 0, reads_ahead = 0;
   for (const Instruction& in : program.instructions) {
     if (in.is<Read>()) ++reads_ahead;
@@ -179,11 +179,11 @@ TEST(Offload, ProgramsPassTheChecksAndFaultsAreFound) {
   const Policy policy = normalized(spec.policy, 2);
   const UnitTable units = make_units(model, policy, 2);
   const Program good = compile({model, units, policy, 2, spec.batch});
-  check_program(good, units, policy);
+  check_program(good, units);
   const auto expect_objection = [&](auto&& spoil) {
     Program program = good;
     spoil(program);
-    EXPECT_THROW(check_program(program, units, policy), Error);
+    EXPECT_THROW(check_program(program, units), Error);
   };
   const auto expect_objections = [&]<class Kind>(Kind) {
     expect_objection([&](Program& program) {  // an instruction is missing

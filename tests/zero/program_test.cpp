@@ -70,7 +70,7 @@ TEST(Program, EveryPolicyPassesTheChecks) {
               policy.wire = variant == 4 ? DType::bf16 : DType::f32;
               const Compiled c = compile_tiny(variant % 2 ? Family::gpt2 : Family::llama, policy, world,
                                               {1, 8}, {.blocks = 3});
-              ASSERT_NO_THROW(check_program(c.program, c.units, c.policy))
+              ASSERT_NO_THROW(check_program(c.program, c.units))
                   << "stage " << stage << " world " << world << " variant " << variant;
               ++programs;
             }
@@ -103,7 +103,7 @@ TEST(Program, ChecksFindPlantedFaults) {
   const auto broken = [&](auto&& damage) {
     Program program = good.program;
     damage(program);
-    EXPECT_THROW(check_program(program, good.units, good.policy), Error);
+    EXPECT_THROW(check_program(program, good.units), Error);
   };
   broken([](Program& p) {  // a reader no longer waits for its gather
     for (Instruction& in : p.instructions) {

@@ -47,6 +47,19 @@ struct Traffic {
   int64_t exchanged = 0;  // all_to_all, send
   int64_t calls = 0;
   int64_t between_hosts = 0;  // of all that: sent in messages to other hosts; CPU streams only
+
+  Traffic& operator+=(const Traffic& other) {
+    gathered += other.gathered;
+    reduced += other.reduced;
+    exchanged += other.exchanged;
+    calls += other.calls;
+    between_hosts += other.between_hosts;
+    return *this;
+  }
+  Traffic operator-(const Traffic& before) const {
+    return {gathered - before.gathered, reduced - before.reduced, exchanged - before.exchanged,
+            calls - before.calls, between_hosts - before.between_hosts};
+  }
 };
 
 class Communicator {

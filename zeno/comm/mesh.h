@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <initializer_list>
 #include <string>
@@ -39,7 +40,7 @@ class Axes {
   constexpr Axes operator|(Axes other) const { return Axes(bits_ | other.bits_); }
   constexpr Axes operator&(Axes other) const { return Axes(bits_ & other.bits_); }
   constexpr Axes operator-(Axes other) const { return Axes(bits_ & ~other.bits_); }
-  constexpr bool operator==(const Axes&) const = default;
+  constexpr auto operator<=>(const Axes&) const = default;
 
  private:
   static constexpr unsigned bit(Axis axis) { return 1u << unsigned(axis); }

@@ -62,8 +62,8 @@ std::vector<Option> options_of(const std::vector<PlanRow>& rows, const AdviceQue
     list.push_back({row, accumulated, q.options.policy.order, {}});
     // Layer by layer, what is gathered or fetched serves all micro-batches; elsewhere it changes nothing.
     const zero::Policy policy = with(q.options, row.setting).policy;
-    const bool moves = policy.params == zero::Placement::sharded ||
-                       policy.offload.optimizer != Tier::device || policy.offload.params != Tier::device;
+    const bool moves = !policy.params.empty() || policy.offload.optimizer != Tier::device ||
+                       policy.offload.params != Tier::device;
     if (accumulated > 1 && moves && q.any_order && q.options.policy.order == zero::Order::horizontal)
       list.push_back({row, accumulated, zero::Order::vertical, {}});
   }

@@ -23,16 +23,14 @@ double params_of(double hidden, double layers, double vocab) {
 
 }  // namespace
 
-StateBytes model_states(double params, const zero::Policy& given, int world) {
-  const zero::Policy policy = zero::normalized(given, world);
-  const auto share = [&](zero::Placement placement) {
-    return placement == zero::Placement::sharded ? params / world : params;
-  };
+StateBytes model_states(double params, const zero::Policy& given, const comm::Mesh& mesh) {
+  const zero::Policy policy = zero::normalized(given, mesh);
+  const auto share = [&](comm::Axes axes) { return params / mesh.size(axes); };
   const double kept = share(policy.optimizer);
   const double moment = moment_bytes_each(policy.moments.value_or(policy.states));
   // In full precision the parameters are their own masters, unless they come to the device for each use.
   const zero::Offload& offload = policy.offload;
-  const bool moves = (policy.params == zero::Placement::sharded || world == 1) &&
+  const bool moves = (!policy.params.empty() || mesh.ranks() == 1) &&
                      (offload.params == Tier::disk || (offload.params == Tier::host && offload.far_host));
   const bool own_masters = policy.compute == policy.states && !moves;
   return {.parameters = share(policy.params) * double(size_of(policy.compute)),
@@ -41,8 +39,8 @@ StateBytes model_states(double params, const zero::Policy& given, int world) {
           .moments = kept * moment * (int(policy.moments_first) + int(policy.moments_second))};
 }
 
-double most_params(double bytes, const zero::Policy& policy, int world) {
-  return bytes / model_states(1, policy, world).total();
+double most_params(double bytes, const zero::Policy& policy, const comm::Mesh& mesh) {
+  return bytes / model_states(1, policy, mesh).total();
 }
 
 model::InitOptions shape_of_size(double params) {

@@ -15,10 +15,10 @@ struct StateBytes {
   double parameters = 0, gradients = 0, masters = 0, moments = 0;
   double total() const { return parameters + gradients + masters + moments; }
 };
-StateBytes model_states(double params, const zero::Policy& policy, int world);
+StateBytes model_states(double params, const zero::Policy& policy, const comm::Mesh& mesh);
 
 // The most parameters whose states fit so many bytes.
-double most_params(double bytes, const zero::Policy& policy, int world);
+double most_params(double bytes, const zero::Policy& policy, const comm::Mesh& mesh);
 
 // A llama of about so many parameters: heads of 128, 128 hidden values for every block, a vocabulary of
 // 32,000, as the published ones from 7 to 70 billion roughly are.

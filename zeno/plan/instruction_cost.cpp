@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "zeno/base/error.h"
+#include "zeno/base/math.h"
 #include "zeno/base/overload.h"
 #include "zeno/zero/step_sums.h"
 
@@ -27,11 +28,9 @@ std::string_view name_of(Resource resource) {
   return kNames[size_t(resource)];
 }
 
-CostModel::CostModel(const nn::LayerList& model, const zero::CompiledStep& step, const Machine& machine,
-                     int world)
+CostModel::CostModel(const nn::LayerList& model, const zero::CompiledStep& step, const Machine& machine)
     : step_(step),
-      machine_(machine.with_ranks(world)),
-      world_(world),
+      machine_(machine.with_ranks(step.mesh.ranks())),
       store_(step.units, step.policy, 0),
       loss_(model.loss->work(step.shape, step.policy.compute)) {
   for (const auto& layer : model.layers) {
@@ -39,6 +38,11 @@ CostModel::CostModel(const nn::LayerList& model, const zero::CompiledStep& step,
       return layer->work(step.shape, step.policy.compute, mode);
     };
     layers_.push_back({keeping(nn::Recompute::none), keeping(nn::Recompute::selective)});
+  }
+  spans_[{}] = {};
+  for (const Instruction& in : step.program.instructions) {
+    const auto use = comm_use_of(in);
+    if (use && !spans_.contains(use->over)) spans_[use->over] = measure_span(use->over);
   }
 }
 
@@ -49,7 +53,7 @@ std::vector<Cost> CostModel::of_all() const {
     require(std::isfinite(costs.back().seconds), ErrorKind::usage,
             "[plan] machine {}: got no rate for \"{}\" on {} ranks, expected one; measure it (zeno doctor "
             "--measure) or plan for a named machine",
-            machine_.name, describe(in, step_.units), world_);
+            machine_.name, describe(in, step_.units), step_.mesh.ranks());
   }
   return costs;
 }
@@ -76,10 +80,14 @@ Cost CostModel::of(const Instruction& in) const {
                [&](const Backward& op) { return backward_cost(in.unit, op); },
                [&](const AddGrads& op) { return pass((1 + changed()) * grad_bytes(op.sum.group)); },
                [&](const Reduce& op) { return collective(reduce_seconds(op)); },
+               [&](const GatherSums& op) { return collective(gather_sums_seconds(op)); },
                [&](const ReduceRows& op) { return collective(reduce_rows_seconds(op)); },
                [&](const SumLosses&) { return pass(0); },
                [&](const Scan& op) { return pass(scanned_bytes(op)); },
-               [&](const Norm&) { return collective(gather_time(double(world_) * sizeof(StepSums))); },
+               [&](const Norm& op) {
+                 const Span span = span_of(op.over);
+                 return collective(gather_time(double(span.ranks) * sizeof(StepSums), span));
+               },
                [&](const Update& op) { return update_cost(op, in.lane); },
                [&](const Finish&) { return pass(0); }},
       in.action);
@@ -125,65 +133,86 @@ double CostModel::changed() const { return machine_.kind == Device::Kind::cpu ? 
 
 // On a CPU, ranks copy and sum in each other's memory: with the cores that compute.
 Cost CostModel::collective(double seconds) const {
-  const bool apart = machine_.kind == Device::Kind::cuda && world_ > 1;
+  const bool apart = machine_.kind == Device::Kind::cuda && step_.mesh.ranks() > 1;
   return {apart ? Resource::network : Resource::compute, seconds + machine_.launch};
 }
 
-double CostModel::hops() const {
-  return double(world_ - machine_.nodes) * machine_.inside.latency +
-         double(machine_.nodes - 1) * machine_.between.latency;
+// Nodes have ranks that follow each other.
+CostModel::Span CostModel::measure_span(comm::Axes axes) const {
+  const std::vector<int> ranks = step_.mesh.group(0, axes);
+  Span span{.ranks = int(ranks.size())};
+  for (size_t i = 1; i < ranks.size(); ++i)
+    span.nodes += ranks[i] / machine_.node_ranks != ranks[i - 1] / machine_.node_ranks;
+  span.near = div_ceil(span.ranks, span.nodes);
+  return span;
 }
 
-// A ring through all ranks: every byte enters a node once, over all links of its ranks, and passes each rank.
-double CostModel::gather_time(double bytes) const {
-  if (world_ == 1) return 0;
-  const double others = double(world_ - 1) / world_, nodes = machine_.nodes;
-  const double across =
-      nodes > 1 ? bytes * (nodes - 1) / nodes / (machine_.node_ranks * machine_.between.rate) : 0;
-  const double inside = machine_.node_ranks > 1 ? bytes * others / machine_.inside.rate : 0;
-  return std::max(inside, across) + hops();
+double CostModel::hops(const Span& span) const {
+  return double(span.ranks - span.nodes) * machine_.inside.latency +
+         double(span.nodes - 1) * machine_.between.latency;
+}
+
+// A ring through the group: every byte enters a node once, over all links of its ranks, and passes each rank.
+double CostModel::gather_time(double bytes, const Span& span) const {
+  if (span.ranks == 1) return 0;
+  const double others = double(span.ranks - 1) / span.ranks, nodes = span.nodes;
+  const double across = nodes > 1 ? bytes * (nodes - 1) / nodes / (span.near * machine_.between.rate) : 0;
+  const double inside = span.near > 1 ? bytes * others / machine_.inside.rate : 0;
+  return std::max(inside, across) + hops(span);
 }
 
 // Every rank's slices to their owners, directly: sums have a fixed order (comm/cuda/nccl_mover.cpp).
-double CostModel::trade_time(double bytes) const {
-  if (world_ == 1) return 0;
-  const double near = machine_.node_ranks, all = world_;
-  const double across = machine_.nodes > 1 ? bytes * (all - near) / all / machine_.between.rate : 0;
+double CostModel::trade_time(double bytes, const Span& span) const {
+  if (span.ranks == 1) return 0;
+  const double near = span.near, all = span.ranks;
+  const double across = span.nodes > 1 ? bytes * (all - near) / all / machine_.between.rate : 0;
   const double inside = near > 1 ? bytes * (near - 1) / all / machine_.inside.rate : 0;
-  return std::max(inside, across) + hops();
+  return std::max(inside, across) + hops(span);
+}
+
+double CostModel::part_of(const zero::ChunkRange& range, comm::Axes axes) const {
+  const zero::Partition& partition = step_.units.groups[size_t(range.group)].partition;
+  double elements = 0;
+  for (int c = range.first; c < range.first + range.count; ++c)
+    elements += double(partition.part(partition.chunks()[size_t(c)], 0, axes).count);
+  return elements;
 }
 
 double CostModel::gather_seconds(const zero::Gather& op) const {
   const zero::Group& group = step_.units.groups[size_t(op.chunks.group)];
-  double bytes = 0;
-  for (int c = op.chunks.first; c < op.chunks.first + op.chunks.count; ++c)
-    bytes +=
-        double(group.stored_bytes(group.partition.chunks()[size_t(c)].piece * world_, step_.policy.compute));
-  return gather_time(bytes);
+  const int64_t elements = int64_t(part_of(op.chunks, op.sharded - op.over));
+  return gather_time(double(group.stored_bytes(elements, step_.policy.compute)), span_of(op.over));
 }
 
 double CostModel::reduce_rows_seconds(const zero::ReduceRows& op) const {
+  const Span span = span_of(op.over);
   const double rows = double(step_.shape.rows() * step_.policy.micro_batches);
   const double cols = double(step_.units.groups[size_t(op.group)].layout.tensors()[0].cols);
-  return gather_time(double(world_) * rows * cols * double(size_of(step_.policy.grad)));
+  return gather_time(double(span.ranks) * rows * cols * double(size_of(step_.policy.grad)), span);
 }
 
 double CostModel::reduce_seconds(const zero::Reduce& op) const {
+  const Span span = span_of(op.over);
   double elements = 0;
-  for (const auto& [range, accumulate] : op.bucket) {
-    const auto& chunks = step_.units.groups[size_t(range.group)].partition.chunks();
-    for (int c = range.first; c < range.first + range.count; ++c)
-      elements += double(chunks[size_t(c)].piece) * world_;
-  }
-  const double wire = elements * double(size_of(step_.policy.wire));
-  const double slice = elements / world_ * double(size_of(step_.policy.grad));
+  for (const auto& [range, accumulate] : op.bucket) elements += part_of(range, op.sharded);
+  const bool sums = op.from != zero::kNoRegion;
+  const double sent = elements * double(sums ? sizeof(float) : size_of(step_.policy.wire));
+  const double slice = elements / span.ranks * double(size_of(step_.policy.grad));
   // Slices of all ranks are read and their sum is written, on a CPU on their way; a copy in the type of the
   // wire comes before.
-  double bytes = machine_.kind == Device::Kind::cuda ? wire + slice : 0;
-  if (op.wire != zero::kNoRegion) bytes += wire + elements * double(size_of(step_.policy.grad));
-  double seconds = trade_time(wire);
-  if (!step_.program.scatter) seconds += trade_time(wire);  // and the sums to everybody
+  double bytes = machine_.kind == Device::Kind::cuda ? sent + slice : 0;
+  if (op.wire != zero::kNoRegion) bytes += sent + elements * double(size_of(step_.policy.grad));
+  double seconds = trade_time(sent, span);
+  if (!op.scatter) seconds += trade_time(sent, span);  // and the sums to everybody
   return seconds + bytes / machine_.memory_rate;
+}
+
+double CostModel::gather_sums_seconds(const zero::GatherSums& op) const {
+  double elements = 0;
+  for (const zero::ChunkRange& range : op.bucket) elements += part_of(range, {});
+  const double wire = elements * double(size_of(step_.policy.wire));
+  const double coded = op.wire != zero::kNoRegion ? wire + elements * double(size_of(step_.policy.grad)) : 0;
+  return gather_time(wire, span_of(op.over)) + coded / machine_.memory_rate;
 }
 
 // On the host of a GPU by its CPU, which the ranks of the node share.
@@ -216,7 +245,7 @@ double CostModel::moved_bytes(const zero::Payload& payload, zero::RegionId regio
       return double(store_.block_bytes(chunk));
     case Moved::params: {
       const zero::Group& g = step_.units.groups[size_t(group)];
-      const int64_t kept = store_.whole(State::param, group) ? g.padded() : g.partition.shard();
+      const int64_t kept = g.partition.shard(g.params);
       return double(
           store_.bytes_of(State::param, group, chunk < 0 ? kept : step_.units.chunks[size_t(chunk)].count));
     }
@@ -237,7 +266,8 @@ double CostModel::decoded_bytes(const zero::Decode& op) const {
 }
 
 double CostModel::scanned_bytes(const zero::Scan& op) const {
-  return double(step_.units.groups[size_t(op.group)].partition.shard()) * double(size_of(step_.policy.grad));
+  return double(step_.units.groups[size_t(op.group)].partition.shard(comm::kDataAxes)) *
+         double(size_of(step_.policy.grad));
 }
 
 double CostModel::grad_bytes(int group) const {

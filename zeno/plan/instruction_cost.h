@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <string_view>
 #include <vector>
 
@@ -28,7 +29,7 @@ struct Cost {
 
 class CostModel {
  public:
-  CostModel(const nn::LayerList& model, const zero::CompiledStep& step, const Machine& machine, int world);
+  CostModel(const nn::LayerList& model, const zero::CompiledStep& step, const Machine& machine);
 
   Cost of(const zero::Instruction& in) const;
   std::vector<Cost> of_all() const;
@@ -42,6 +43,7 @@ class CostModel {
   const nn::LayerWork& work(int layer, nn::Recompute keep) const;
   double gather_seconds(const zero::Gather& op) const;
   double reduce_seconds(const zero::Reduce& op) const;
+  double gather_sums_seconds(const zero::GatherSums& op) const;
   double reduce_rows_seconds(const zero::ReduceRows& op) const;
   double update_bytes(const zero::Update& op) const;
   // An activation has the bytes of its region.
@@ -53,16 +55,25 @@ class CostModel {
   Cost collective(double seconds) const;
   Cost pass(double bytes) const;  // through the device's memory
   double changed() const;         // passes of a byte that is read and written
-  double gather_time(double bytes) const;
-  double trade_time(double bytes) const;
-  double hops() const;
+  // A group of ranks on the machine's nodes.
+  struct Span {
+    int ranks = 1, nodes = 1;
+    int near = 1;  // ranks of each node
+  };
+  Span span_of(comm::Axes axes) const { return spans_.at(axes); }
+  Span measure_span(comm::Axes axes) const;
+  double gather_time(double bytes, const Span& span) const;
+  double trade_time(double bytes, const Span& span) const;
+  double hops(const Span& span) const;
+  // Elements of the chunks that a rank has when they are sharded over `axes`.
+  double part_of(const zero::ChunkRange& range, comm::Axes axes) const;
 
   const zero::CompiledStep& step_;
   const Machine machine_;
-  const int world_;
   const zero::StateStore store_;
   std::vector<std::array<nn::LayerWork, 2>> layers_;  // by layer and what it keeps: all, or what is costly
   nn::LayerWork loss_;
+  std::map<comm::Axes, Span> spans_;
 };
 
 }  // namespace zeno::plan

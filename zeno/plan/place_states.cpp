@@ -9,8 +9,8 @@ void place_states(const config::TrainConfig& config, const nn::LayerList& layers
                   zero::EngineOptions& options, int world, MemoryLimits limits, bool trains) {
   const bool recompute = config.recompute.mode == config::RecomputeMode::automatic && trains;
   const bool offload = config.zero.offload_optimizer.device == config::OffloadDevice::automatic && trains;
-  if (options.policy.offload.params != Tier::device && world > 1 &&
-      options.policy.params != zero::Placement::sharded && log_rank() <= 0)
+  if (options.policy.offload.params != Tier::device && world > 1 && options.policy.params.empty() &&
+      log_rank() <= 0)
     log_warning("zero_optimization.offload_param: no effect with {} ranks at stage {}: needs stage 3", world,
                 config.zero.stage);
   if (options.policy.offload.activations && options.device.kind == Device::Kind::cpu && log_rank() <= 0)

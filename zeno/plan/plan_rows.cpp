@@ -46,8 +46,8 @@ bool better(const PlanRow& a, const PlanRow& b, bool limited) {
 bool sensible(int stage, Homes homes) {
   zero::Policy policy;
   zero::apply_stage(policy, stage);
-  if (homes == Homes::all_host) return policy.params == zero::Placement::sharded;
-  return policy.optimizer == zero::Placement::sharded || homes <= Homes::device;
+  if (homes == Homes::all_host) return !policy.params.empty();
+  return !policy.optimizer.empty() || homes <= Homes::device;
 }
 
 struct Series {  // rows that differ in their micro-batch only
@@ -126,7 +126,7 @@ zero::EngineOptions with(zero::EngineOptions options, const Setting& setting) {
   offload.optimizer = offload.params = Tier::device;
   if (setting.homes == Homes::disk) {
     offload.optimizer = Tier::disk;
-    if (policy.params == zero::Placement::sharded) offload.params = Tier::disk;
+    if (!policy.params.empty()) offload.params = Tier::disk;
   } else if (setting.homes != Homes::device) {
     offload.optimizer = Tier::host;
     if (setting.homes == Homes::all_host) offload.params = Tier::host;

@@ -33,7 +33,7 @@ Wait wait_of(const Instruction& in, Resource resource) {
       break;
   }
   // The norm is a part of the updates.
-  const bool collective = comm_lane_of(in).has_value() && !in.is<zero::Norm>();
+  const bool collective = comm_use_of(in).has_value() && !in.is<zero::Norm>();
   return collective ? Wait::communication : Wait::updates;
 }
 
@@ -236,7 +236,7 @@ StepTime predict_step(const nn::LayerList& model, zero::EngineOptions options, c
                       int world) {
   options.device.kind = machine.kind;
   const zero::CompiledStep step = zero::compile_step(model, options, world);
-  StepTime time = walk_step(step, CostModel(model, step, machine, world).of_all());
+  StepTime time = walk_step(step, CostModel(model, step, machine).of_all());
   const double tokens = double(step.shape.rows() * step.policy.micro_batches) * world;
   time.tokens_per_s = tokens / time.step_s;
   return time;

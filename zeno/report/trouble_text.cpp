@@ -18,7 +18,7 @@ constexpr size_t kRemedies = 3;  // in a line
 
 std::string percent(double share) { return fmt::format("{:.0f} %", 100 * share); }
 
-bool sharded_params(const TroubleSetting& s) { return s.policy.params == zero::Placement::sharded; }
+bool sharded_params(const TroubleSetting& s) { return !s.policy.params.empty(); }
 bool horizontal(const TroubleSetting& s) {
   return s.policy.order == zero::Order::horizontal && s.policy.micro_batches > 1;
 }
@@ -42,7 +42,7 @@ void smaller_moments(const TroubleSetting& s, Texts& out) {
 
 Texts communication_remedies(const TroubleSetting& s) {
   Texts out;
-  const bool per_pass = horizontal(s) && (sharded_params(s) || s.policy.grads == zero::Placement::sharded);
+  const bool per_pass = horizontal(s) && (sharded_params(s) || !s.policy.grads.empty());
   if (!s.policy.overlap) out.push_back("\"overlap_comm\": true (now false: computation waits for all of it)");
   if (per_pass) {
     out.push_back(fmt::format("--order vertical (once per step instead of for each of {} micro-batches)",

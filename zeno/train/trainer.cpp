@@ -385,7 +385,7 @@ report::RunSummary train_rank(config::ParsedConfig parsed, comm::World& world,
   PeerFolder memory(parsed.config.run, world);
   zero::Policy policy;
   zero::apply_stage(policy, parsed.config.zero.stage);
-  const bool replicated = policy.optimizer == zero::Placement::replicated;
+  const bool replicated = policy.optimizer.empty();
   const std::optional<ResumePoint> resume =
       find_resume_point(parsed.config.run, memory.find(replicated), world);
   if (resume) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <set>
 
 #include "zeno/base/error.h"
 #include "zeno/base/host.h"
@@ -45,8 +46,13 @@ size_t library_bytes(Device::Kind kind) {
 
 // Where slices of a reduction between GPUs wait to be summed (comm makes it at the first one). Threads that
 // can read each other's memory do without; they are counted all the same, because a plan cannot know.
-size_t comm_bytes(Device::Kind kind, int world) {
-  return kind == Device::Kind::cuda && world > 1 ? comm::WorldOptions{}.device_staging_bytes : 0;
+size_t comm_bytes(Device::Kind kind, const comm::Mesh& mesh, const Program& program) {
+  if (kind != Device::Kind::cuda || mesh.ranks() == 1) return 0;
+  std::set<comm::Axes> groups;
+  for (const Instruction& in : program.instructions) {
+    if (const Reduce* reduce = in.as<Reduce>()) groups.insert(reduce->over);
+  }
+  return std::max<size_t>(1, groups.size()) * comm::WorldOptions{}.device_staging_bytes;
 }
 
 // Everything a rank will hold, through one piece of code for plan and run.
@@ -58,10 +64,10 @@ void book_all(const ExecutorParts& parts, Ledger& ledger) {
   ledger.book(Tier::host, Purpose::inputs, inputs * Executor::kDepth);
   ledger.book(Tier::device, Purpose::workspace, parts.model.table_bytes);
   ledger.book(Tier::device, Purpose::libraries, library_bytes(parts.device.kind));
-  ledger.book(Tier::device, Purpose::staging, comm_bytes(parts.device.kind, parts.world));
+  ledger.book(Tier::device, Purpose::staging, comm_bytes(parts.device.kind, parts.mesh, parts.program));
 }
 
-nn::BatchShape shape_of(const EngineOptions& options, int world) {
+nn::BatchShape shape_of(const EngineOptions& options, const comm::Mesh& mesh) {
   nn::BatchShape shape = options.shape;
   shape.device = options.device.kind;
   shape.deterministic = options.policy.deterministic || options.policy.reproducible;
@@ -69,7 +75,7 @@ nn::BatchShape shape_of(const EngineOptions& options, int world) {
   const bool bf16_on_gpu = shape.device == Device::Kind::cuda && options.policy.compute == DType::bf16;
   // With one rank: a collective beside such a product holds a processor that its tiles would wait for. What
   // is to have the same bits at every world size has the same kernels.
-  shape.fused_swiglu = bf16_on_gpu && world == 1 && !options.policy.reproducible;
+  shape.fused_swiglu = bf16_on_gpu && mesh.ranks() == 1 && !options.policy.reproducible;
   require(!shape.fp8 || bf16_on_gpu, ErrorKind::usage,
           "[engine] fp8 products: got {} on a {}, expected bf16 on a GPU; use --device cuda --dtype bf16, or "
           "leave out --matmul-dtype fp8",
@@ -77,8 +83,8 @@ nn::BatchShape shape_of(const EngineOptions& options, int world) {
   return shape;
 }
 
-Policy policy_of(const EngineOptions& options, int world) {
-  Policy policy = normalized(options.policy, world);
+Policy policy_of(const EngineOptions& options, const comm::Mesh& mesh) {
+  Policy policy = normalized(options.policy, mesh);
   policy.offload.far_host |= options.device.kind == Device::Kind::cuda;
   return policy;
 }
@@ -99,21 +105,32 @@ Snapshot::Mode snapshot_mode(const EngineOptions& options, const UnitTable& unit
 
 }  // namespace
 
+comm::Mesh mesh_of(const EngineOptions& options, int world) {
+  const int inner = options.inner > 0 ? options.inner : world;
+  require(world % inner == 0, ErrorKind::usage,
+          "[engine] groups of ranks: got {} ranks in groups of {}, expected a number of ranks that groups of "
+          "this size "
+          "divide",
+          world, inner);
+  return comm::Mesh({1, world / inner, inner, 1, 1, 1});
+}
+
 CompiledStep compile_step(const nn::LayerList& model, const EngineOptions& options, int world) {
-  CompiledStep step{.policy = policy_of(options, world), .shape = shape_of(options, world)};
-  step.units = make_units(model, step.policy, world);
-  step.program = compile(step.input(model, world));
+  const comm::Mesh mesh = mesh_of(options, world);
+  CompiledStep step{.policy = policy_of(options, mesh), .mesh = mesh, .shape = shape_of(options, mesh)};
+  step.units = make_units(model, step.policy, mesh);
+  step.program = compile(step.input(model));
   return step;
 }
 
 MemoryPlan plan_memory(const nn::LayerList& model, const EngineOptions& options, int world) {
   const CompiledStep step = compile_step(model, options, world);
-  const auto& [policy, shape, units, program] = step;
-  const Program evaluation = compile_evaluation(step.input(model, world));
+  const auto& [policy, mesh, shape, units, program] = step;
+  const Program evaluation = compile_evaluation(step.input(model));
   const StateStore store(units, policy, 0);
   MemoryPlan plan{std::make_unique<Ledger>(), store.model_state_bytes()};
   const int threads = options.threads > 0 ? options.threads : share_of_cores(world);
-  book_all({model, units, policy, program, evaluation, store, shape, world, threads, options.device},
+  book_all({model, units, policy, program, evaluation, store, shape, mesh, threads, options.device},
            *plan.ledger);
   if (options.snapshot_piece > 0)
     Snapshot(units, store, 0, options.snapshot_piece, snapshot_mode(options, units))
@@ -124,19 +141,20 @@ MemoryPlan plan_memory(const nn::LayerList& model, const EngineOptions& options,
 Engine::Engine(nn::LayerList model, const EngineOptions& options, comm::World& world)
     : world_(world),
       model_(std::move(model)),
-      policy_(policy_of(options, world.size())),
-      shape_(shape_of(options, world.size())),
-      units_(make_units(model_, policy_, world.size())),
-      program_(compile({model_, units_, policy_, world.size(), shape_})),
-      evaluation_(compile_evaluation({model_, units_, policy_, world.size(), shape_})),
+      mesh_(mesh_of(options, world.size())),
+      policy_(policy_of(options, mesh_)),
+      shape_(shape_of(options, mesh_)),
+      units_(make_units(model_, policy_, mesh_)),
+      program_(compile({model_, units_, policy_, mesh_, shape_})),
+      evaluation_(compile_evaluation({model_, units_, policy_, mesh_, shape_})),
       store_(units_, policy_, world.rank()) {
-  for (const Program* program : {&program_, &evaluation_}) check_program(*program, units_, policy_);
+  for (const Program* program : {&program_, &evaluation_}) check_program(*program, units_);
   comm::check_same(world, "step program", describe(program_, units_));
   const int threads = options.threads > 0 ? options.threads : share_of_cores(world.local_size());
   const Timing usual = options.device.kind == Device::Kind::cpu ? Timing::every : Timing::sampled;
   const Timing timing = policy_.trains ? options.timing.value_or(usual) : Timing::none;
-  const ExecutorParts parts{model_, units_,       policy_, program_,       evaluation_, store_,
-                            shape_, world.size(), threads, options.device, timing};
+  const ExecutorParts parts{model_, units_, policy_, program_,       evaluation_, store_,
+                            shape_, mesh_,  threads, options.device, timing};
   book_all(parts, ledger_);
   if (options.snapshot_piece > 0) {
     snapshot_.emplace(units_, store_, world.rank(), options.snapshot_piece, snapshot_mode(options, units_));
@@ -159,7 +177,7 @@ Engine::Engine(nn::LayerList model, const EngineOptions& options, comm::World& w
                         [&](size_t n) { return allocate_pinned(options.device, n); });
   ledger_.take(Tier::device, Purpose::workspace, model_.table_bytes);
   ledger_.take(Tier::device, Purpose::libraries, library_bytes(options.device.kind));
-  ledger_.take(Tier::device, Purpose::staging, comm_bytes(options.device.kind, world.size()));
+  ledger_.take(Tier::device, Purpose::staging, comm_bytes(options.device.kind, mesh_, program_));
   if (snapshot_) {
     snapshot_->allocate(ledger_, options.device);
     ledger_.take(Tier::host, Purpose::staging, snapshot_->size() * size_t(options.snapshot_copies));
@@ -284,8 +302,7 @@ Wishes Engine::submit(std::span<const MicroBatch> batches, const StepControl& co
 comm::Traffic Engine::traffic_since_last() {
   const comm::Traffic now = executor_->traffic(), before = traffic_;
   traffic_ = now;
-  return {now.gathered - before.gathered, now.reduced - before.reduced, now.exchanged - before.exchanged,
-          now.calls - before.calls};
+  return now - before;
 }
 
 StepOutcome Engine::wait() {

@@ -22,6 +22,9 @@ namespace zeno::zero {
 
 struct EngineOptions {
   Policy policy;
+  // Ranks in a row along the mesh's `inner`: those of a host, or those that hold one copy of the states. 0:
+  // all.
+  int inner = 0;
   nn::BatchShape shape;  // of one micro-batch; shape.device is set from `device`
   Device device;         // of this rank
   int threads = 0;       // of the compute stream on a CPU; 0: this rank's share of the cores
@@ -39,13 +42,14 @@ struct EngineOptions {
 // What a rank will run. The engine, its memory plan and the planner of time all begin with this.
 struct CompiledStep {
   Policy policy;  // normalized
+  comm::Mesh mesh;
   nn::BatchShape shape;
   UnitTable units;
   Program program;
-  CompileInput input(const nn::LayerList& model, int world) const {
-    return {model, units, policy, world, shape};
-  }
+  CompileInput input(const nn::LayerList& model) const { return {model, units, policy, mesh, shape}; }
 };
+// How the ranks of a world are arranged. Error(usage) when they cannot be.
+comm::Mesh mesh_of(const EngineOptions& options, int world);
 CompiledStep compile_step(const nn::LayerList& model, const EngineOptions& options, int world);
 
 // The bytes of one rank by purpose, without allocating them. The engine books through the same code.
@@ -177,6 +181,7 @@ class Engine {
   uint64_t weights_hash();
 
   const Policy& policy() const { return policy_; }
+  const comm::Mesh& mesh() const { return mesh_; }
   const UnitTable& units() const { return units_; }
   const Program& program() const { return program_; }
   const Program& evaluation_program() const { return evaluation_; }
@@ -217,6 +222,7 @@ class Engine {
 
   comm::World& world_;
   nn::LayerList model_;
+  comm::Mesh mesh_;
   Policy policy_;
   nn::BatchShape shape_;
   UnitTable units_;

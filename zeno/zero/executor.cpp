@@ -20,7 +20,7 @@ size_t scratch_bytes(const ExecutorParts& parts) {
   const size_t threads = parts.device.kind == Device::Kind::cpu ? size_t(parts.threads) : 1;
   return threads * kernel_scratch_bytes(parts.device.kind);
 }
-size_t sums_bytes(const ExecutorParts& parts) { return sizeof(StepSums) * size_t(parts.world + 1); }
+size_t sums_bytes(const ExecutorParts& parts) { return sizeof(StepSums) * size_t(parts.mesh.ranks() + 1); }
 size_t losses_bytes(const ExecutorParts& parts) { return sizeof(float) * size_t(tokens(parts)); }
 size_t hits_bytes(const ExecutorParts& parts) { return sizeof(int32_t) * size_t(tokens(parts)); }
 // Training and evaluation take turns in the same memory.
@@ -89,6 +89,24 @@ int lanes_in_use(const ExecutorParts& parts) {
   return count;
 }
 
+// One for each lane and group that the programs name, in an order that all ranks share.
+std::map<CommUse, std::unique_ptr<comm::Communicator>> make_communicators(const ExecutorParts& parts,
+                                                                          comm::World& world) {
+  std::map<CommUse, std::unique_ptr<comm::Communicator>> communicators;
+  for (const Program* program : {&parts.program, &parts.evaluation}) {
+    for (const Instruction& in : program->instructions) {
+      if (const auto use = comm_use_of(in)) communicators.try_emplace(*use);
+    }
+  }
+  for (auto& [use, communicator] : communicators) {
+    const bool all = use.over == parts.mesh.needed(comm::kDataAxes);
+    const std::string name = all ? std::string(name_of(use.lane))
+                                 : fmt::format("{} over {}", name_of(use.lane), describe(use.over));
+    communicator = world.communicator(name, parts.device, parts.mesh.group(world.rank(), use.over));
+  }
+  return communicators;
+}
+
 }  // namespace
 
 Allocator host_allocator(comm::World& world, Device device) {
@@ -107,18 +125,17 @@ void book_executor(const ExecutorParts& parts, Ledger& ledger) {
   ledger.book(Tier::device, Purpose::activations, losses_bytes(parts));
   ledger.book(Tier::device, Purpose::activations, hits_bytes(parts));
   ledger.book(Tier::device, Purpose::staging,
-              SparseRows(parts.units, parts.policy, parts.world, tokens(parts)).bytes());
+              SparseRows(parts.units, parts.policy, parts.mesh.ranks(), tokens(parts)).bytes());
 }
 
 Executor::Executor(const ExecutorParts& parts, comm::World& world, Ledger& ledger)
     : parts_(parts),
       rank_(world.rank()),
-      gathers_(world.communicator("gather", parts.device)),
-      reduces_(world.communicator("reduce", parts.device)),
-      sparse_rows_(parts.units, parts.policy, parts.world, tokens(parts)),
+      communicators_(make_communicators(parts, world)),
+      sparse_rows_(parts.units, parts.policy, parts.mesh.ranks(), tokens(parts)),
       lanes_(lanes_in_use(parts)),
       clock_(parts.program, {.device = parts.device,
-                             .world = parts.world,
+                             .world = parts.mesh.ranks(),
                              .lanes = lanes_,
                              .depth = kDepth,
                              .timing = parts.timing}),
@@ -143,8 +160,8 @@ Executor::Executor(const ExecutorParts& parts, comm::World& world, Ledger& ledge
                     [&](size_t bytes) { return allocate_pinned(parts.device, bytes); });
   sparse_rows_.allocate(ledger, shared);
   for (const StateChunk& chunk : parts.units.chunks) {
-    update_runs_.push_back(make_update_runs<UpdateRun>(parts.units, parts.store, chunk,
-                                                       parts.policy.optimizer == Placement::replicated));
+    update_runs_.push_back(
+        make_update_runs<UpdateRun>(parts.units, parts.store, chunk, parts.policy.optimizer.empty()));
   }
   for (int lane = 0; lane < kLanes; ++lane) {
     if (uses(parts, lane)) add_lane(Lane(lane));
@@ -209,10 +226,9 @@ StepOutcome Executor::wait() {
     // Errors of communication on a GPU have no stream to travel on: they are asked for, also at the end,
     // because an aborted collective ends like one that is done.
     const auto ask = [&] {
-      gathers_->poll();
-      reduces_->poll();
+      for (const auto& [use, communicator] : communicators_) communicator->poll();
     };
-    const bool may_fail = parts_.world > 1 && parts_.device.kind == Device::Kind::cuda;
+    const bool may_fail = parts_.mesh.ranks() > 1 && parts_.device.kind == Device::Kind::cuda;
     while (may_fail && !step_ends_[slot].done()) {
       ask();
       std::this_thread::sleep_for(std::chrono::microseconds(20));
@@ -232,8 +248,9 @@ StepOutcome Executor::wait() {
 }
 
 comm::Traffic Executor::traffic() const {
-  const comm::Traffic a = gathers_->traffic(), b = reduces_->traffic();
-  return {a.gathered + b.gathered, a.reduced + b.reduced, a.exchanged + b.exchanged, a.calls + b.calls};
+  comm::Traffic sum;
+  for (const auto& [use, communicator] : communicators_) sum += communicator->traffic();
+  return sum;
 }
 
 std::vector<InstructionTime> Executor::times() const {

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -48,7 +49,7 @@ struct ExecutorParts {
   const Program &program, &evaluation;
   const StateStore& store;
   nn::BatchShape shape;
-  int world = 1;    // ranks
+  comm::Mesh mesh;
   int threads = 1;  // of the compute stream on a CPU
   Device device;
   Timing timing = Timing::none;  // of every step rules out graphs
@@ -156,6 +157,7 @@ class Executor {
   void run(const Backward& op, const Turn& turn);
   void run(const AddGrads& op, const Turn& turn);
   void run(const Reduce& op, const Turn& turn);
+  void run(const GatherSums& op, const Turn& turn);
   void run(const ReduceRows& op, const Turn& turn);
   void run(const SumLosses& op, const Turn& turn);
   void run(const Scan& op, const Turn& turn);
@@ -173,12 +175,17 @@ class Executor {
   Tensor activation(RegionId id) const;
   std::byte* whole_grads(const Binding& binding) const;
   std::vector<Tensor> views(int layer, const std::vector<Binding>& bindings, State state) const;
-  comm::Communicator& communicator(Lane lane) { return lane == Lane::gather ? *gathers_ : *reduces_; }
+  std::byte* grads_at(const ChunkRange& range, const Partition::Chunk& chunk, const Partition::Piece& piece,
+                      bool whole) const;
+  template <class Kind>
+  comm::Communicator& communicator(const Kind& op) {
+    return *communicators_.at({Kind::comm_lane, op.over});
+  }
 
   ExecutorParts parts_;
   int rank_;
   const Program* running_ = nullptr;  // the program of the step queued last
-  std::unique_ptr<comm::Communicator> gathers_, reduces_;
+  std::map<CommUse, std::unique_ptr<comm::Communicator>> communicators_;
   std::array<std::array<Buffer, kPurposes>, kTiers.size()> pools_;  // by tier and purpose
   Buffer scratch_, sums_, losses_, hits_, outcome_, results_;
   SparseRows sparse_rows_;

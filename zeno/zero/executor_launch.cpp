@@ -83,7 +83,8 @@ void Executor::launch_evaluation(const StepInputs& inputs) {
 // Records the constant part when a step looks like the one before, so that a run whose steps all differ never
 // pays for recording.
 bool Executor::replayable(const Step& step) {
-  if (parts_.world > 1 || lanes_ > 1 || parts_.timing == Timing::every || !Graph::supported(parts_.device))
+  if (parts_.mesh.ranks() > 1 || lanes_ > 1 || parts_.timing == Timing::every ||
+      !Graph::supported(parts_.device))
     return false;
   std::vector<double> key = graph_key(*step.inputs);
   const bool same = key == graph_key_;

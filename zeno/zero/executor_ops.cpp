@@ -128,73 +128,6 @@ void Executor::run(const Loss& op, const Turn& turn) {
        .fresh = op.grads.fresh});
 }
 
-void Executor::run(const Gather& op, const Turn& turn) {
-  const ChunkRange& range = op.chunks;
-  const Group& group = parts_.units.groups[size_t(range.group)];
-  const auto bytes = [&](int64_t elements) { return group.stored_bytes(elements, parts_.policy.compute); };
-  std::byte* stored = parts_.store.data(State::param, range.group);
-  const bool in_place = range.region == kNoRegion;
-  std::byte* full = in_place ? stored : region(range.region);
-  const std::byte* kept = op.from != kNoRegion ? region(op.from) : stored;
-  std::vector<comm::Part> parts;
-  for (int c = range.first; c < range.first + range.count; ++c) {
-    const Partition::Chunk& chunk = group.partition.chunks()[size_t(c)];
-    std::byte* recv = full + bytes(chunk.begin);
-    const std::byte* send = in_place ? recv + bytes(rank_ * chunk.piece) : kept + bytes(chunk.shard);
-    parts.push_back({send, recv, int64_t(bytes(chunk.piece))});
-  }
-  communicator(op.comm_lane)
-      .all_gather(turn.stream, parts, DType::u8, parts_.units.unit_names[size_t(turn.in.unit)]);
-}
-
-void Executor::run(const Reduce& op, const Turn& turn) {
-  const StreamRef stream = turn.stream;
-  const DType grad = parts_.policy.grad, wire = parts_.policy.wire;
-  const bool scatter = running_->scatter, recode = op.wire != kNoRegion;
-  const int world = parts_.world;
-  std::vector<comm::Part> fresh, added;         // first sum into a shard, later ones
-  std::vector<std::pair<Tensor, Tensor>> back;  // wire → gradients, after an all-reduce
-  std::byte* staged = recode ? region(op.wire) : nullptr;
-  for (const auto& [range, accumulate] : op.bucket) {
-    std::byte* full = whole_grads({range.group, range.region});
-    const bool whole = parts_.store.whole(State::grad, range.group);
-    for (int c = range.first; c < range.first + range.count; ++c) {
-      const Partition::Chunk& chunk = parts_.units.groups[range.group].partition.chunks()[c];
-      const int64_t count = chunk.piece * world;
-      std::byte* source = full + size_t(chunk.begin) * size_of(grad);
-      const Tensor from{source, grad, 1, count};
-      std::byte* send = source;
-      if (recode) {
-        const Tensor coded{staged, wire, 1, count};
-        cast(stream, from, coded);
-        if (!scatter) back.emplace_back(coded, from);
-        send = staged;
-        staged += coded.bytes();
-      }
-      if (!scatter) {
-        fresh.push_back({send, send, count});
-        continue;
-      }
-      const int64_t own = whole ? chunk.begin + rank_ * chunk.piece : chunk.shard;
-      std::byte* recv = parts_.store.data(State::grad, range.group) + size_t(own) * size_of(grad);
-      (accumulate ? added : fresh).push_back({send, recv, chunk.piece});
-    }
-  }
-  comm::Communicator& comm = communicator(op.comm_lane);
-  const std::string& unit = parts_.units.unit_names[size_t(turn.in.unit)];
-  if (!scatter) comm.all_reduce(stream, fresh, wire, unit);
-  if (scatter && !fresh.empty()) comm.reduce_scatter(stream, fresh, wire, grad, false, unit);
-  if (scatter && !added.empty()) comm.reduce_scatter(stream, added, wire, grad, true, unit);
-  for (const auto& [coded, target] : back) cast(stream, coded, target);
-}
-
-void Executor::run(const ReduceRows& op, const Turn& turn) {
-  const FlatTensor& flat = parts_.units.groups[size_t(op.group)].layout.tensors().front();
-  const Tensor table{whole_grads({op.group}), parts_.policy.grad, flat.rows, flat.cols};
-  sparse_rows_.reduce(turn.stream, communicator(op.comm_lane), table,
-                      parts_.units.unit_names[size_t(turn.in.unit)]);
-}
-
 void Executor::run(const SumLosses&, const Turn& turn) {
   const StepInputs& inputs = turn.inputs();
   for (size_t mb = 0; mb < inputs.batches.size(); ++mb) {
@@ -208,25 +141,12 @@ void Executor::run(const SumLosses&, const Turn& turn) {
 
 void Executor::run(const Scan& op, const Turn& turn) {
   const Group& group = parts_.units.groups[op.group];
-  const bool whole = parts_.store.whole(State::grad, op.group);
-  // Replicated gradients are the same everywhere: each rank scans its share of them.
-  for (const Partition::Piece& piece : group.partition.pieces(rank_)) {
-    std::byte* data = parts_.store.data(State::grad, op.group) +
-                      size_t(whole ? piece.full : piece.shard) * size_of(parts_.policy.grad);
-    grad_scan(turn.stream, {data, parts_.policy.grad, 1, piece.count}, &sums()->scan,
-              GradPlace{op.group, piece.full}.number());
+  // Gradients that several ranks keep are the same there: each scans its share of them.
+  for (const Partition::Piece& piece : group.partition.pieces(rank_, comm::kDataAxes)) {
+    grad_scan(turn.stream,
+              {parts_.store.at(State::grad, op.group, piece), parts_.policy.grad, 1, piece.count},
+              &sums()->scan, GradPlace{op.group, piece.full}.number());
   }
-}
-
-void Executor::run(const Norm& op, const Turn& turn) {
-  const StepSums* all = sums();
-  const int world = parts_.world;
-  if (world > 1) {
-    all = sums() + 1;
-    const comm::Part part{sums_.data(), sums_.data() + sizeof(StepSums), int64_t(sizeof(StepSums))};
-    communicator(op.comm_lane).all_gather(turn.stream, {&part, 1}, DType::u8, "gradient norm");
-  }
-  combine_async(turn.stream, all, world, turn.inputs().loss_scale, turn.inputs().clip, outcome());
 }
 
 void Executor::run(const Finish&, const Turn& turn) {
@@ -237,7 +157,7 @@ void Executor::run(const Finish&, const Turn& turn) {
 // Where a region that holds a chunk's elements has those of a piece.
 size_t Executor::chunk_offset(State state, int chunk, const Partition::Piece& piece) const {
   const StateChunk& c = parts_.units.chunks[size_t(chunk)];
-  const bool whole = parts_.policy.optimizer == Placement::replicated;
+  const bool whole = parts_.policy.optimizer.empty();
   return parts_.store.bytes_of(state, c.group, (whole ? piece.full : piece.shard) - c.begin);
 }
 
@@ -319,7 +239,7 @@ void Executor::for_stretches(const Payload& payload, RegionId on_device, RegionI
     return body(region(on_device), region(on_host), running_->regions[size_t(on_device)].bytes);
   if (kind == Moved::params) {
     const Group& group = parts_.units.groups[size_t(g)];
-    const StateChunk all{g, 0, store.whole(State::param, g) ? group.padded() : group.partition.shard()};
+    const StateChunk all{g, 0, group.partition.shard(group.params)};
     const StateChunk& part = c < 0 ? all : parts_.units.chunks[size_t(c)];
     std::byte* host = on_host != kNoRegion
                           ? region(on_host)

@@ -6,7 +6,7 @@
 namespace zeno::zero {
 
 Cause cause_of(const Instruction& in, int world) {
-  if (comm_lane_of(in)) return world > 1 ? Cause::communication : Cause::other;
+  if (comm_use_of(in)) return world > 1 ? Cause::communication : Cause::other;
   if (in.is<Fetch>() || in.is<Store>() || in.is<GradsToHost>()) return Cause::link;
   if (in.is<Read>() || in.is<Write>()) return Cause::disk;
   return Cause::other;

@@ -12,11 +12,13 @@ GradientPlan::GradientPlan(const CompileInput& input, const std::vector<ComputeS
     : input_(input),
       steps_(steps),
       builder_(builder),
+      windows_(input.units.groups.size(), 0),
       completed_(input.units.groups.size(), 0),
       storage_cleared_(input.units.groups.size(), false) {
   for (int s = 0; s < int(steps.size()); ++s) {
     for (int group : grad_groups(steps[s])) last_touch_[window_of(group, steps[s])] = s;
   }
+  for (const auto& [window, step] : last_touch_) ++windows_[size_t(window.first)];
 }
 
 std::vector<int> GradientPlan::grad_groups(const ComputeStep& step) const {
@@ -30,7 +32,7 @@ std::vector<int> GradientPlan::grad_groups(const ComputeStep& step) const {
 
 // Gradients live in the group's own storage when every rank keeps them whole; otherwise in a passing buffer.
 bool GradientPlan::in_region(const Group& group) const {
-  return input_.policy.reproducible || (input_.policy.grads == Placement::sharded && !group.sparse);
+  return input_.policy.reproducible || !group.grads.empty();
 }
 
 GradientPlan::Window GradientPlan::window_of(int group, const ComputeStep& step) const {
@@ -135,12 +137,12 @@ void GradientPlan::complete(Window window, RegionId region) {
   const int group = window.first;
   const bool first = completed_[group]++ == 0;
   if (input_.units.groups[group].sparse) {
-    add(input_.units.groups[group].unit, ReduceRows{group}, reduce_lane());
+    add(input_.units.groups[group].unit, ReduceRows{input_.data_axes(), group}, reduce_lane());
     return;
   }
-  if (input_.world > 1) enqueue(group, region, !first);
+  if (!input_.data_axes().empty()) enqueue(group, region, !first);
   // A whole gradient that was summed elsewhere moves into the group's storage.
-  if (region != kNoRegion && input_.policy.grads == Placement::replicated) deposit(group, region);
+  if (region != kNoRegion && input_.units.groups[group].grads.empty()) deposit(group, region);
 }
 
 void GradientPlan::deposit(int group, RegionId region) {
@@ -151,15 +153,15 @@ void GradientPlan::deposit(int group, RegionId region) {
 }
 
 void GradientPlan::enqueue(int group, RegionId region, bool accumulate) {
-  const auto& chunks = input_.units.groups[group].partition.chunks();
-  for (int c = 0; c < int(chunks.size()); ++c) {
-    const int64_t elements = chunks[c].piece * input_.world;
+  const Partition& partition = input_.units.groups[group].partition;
+  for (int c = 0; c < int(partition.chunks().size()); ++c) {
+    const int64_t elements = partition.chunks()[c].piece * partition.ranks();
     if (!bucket_.empty() && bucket_elements_ + elements > input_.policy.reduce_bucket) flush();
-    ChunkRange* last = bucket_.empty() ? nullptr : &bucket_.back().chunks;
+    ChunkRange* last = bucket_.empty() ? nullptr : &bucket_.back().summand.chunks;
     if (last != nullptr && last->group == group && last->region == region) {
       ++last->count;
     } else {
-      bucket_.push_back({{group, c, 1, region}, accumulate});
+      bucket_.push_back({{{group, c, 1, region}, accumulate}, completed_[group] == windows_[group]});
     }
     bucket_elements_ += elements;
   }
@@ -167,18 +169,52 @@ void GradientPlan::enqueue(int group, RegionId region, bool accumulate) {
 
 void GradientPlan::flush() {
   if (bucket_.empty()) return;
-  Reduce reduce{.bucket = std::exchange(bucket_, {})};
-  if (input_.policy.wire != input_.policy.grad) {
-    reduce.wire = builder_.region(Purpose::staging, size_t(bucket_elements_) * size_of(input_.policy.wire));
-  }
-  bucket_elements_ = 0;
+  const std::vector<Pending> bucket = std::exchange(bucket_, {});
+  const int64_t elements = std::exchange(bucket_elements_, 0);
+  RegionId wire = kNoRegion;
+  if (input_.policy.wire != input_.policy.grad)
+    wire = builder_.region(Purpose::staging, size_t(elements) * size_of(input_.policy.wire));
   std::vector<RegionId> sent;
-  for (const Reduce::Summand& summand : reduce.bucket) sent.push_back(summand.chunks.region);
-  const int unit = input_.units.groups[reduce.bucket.front().chunks.group].unit;
-  add(unit, std::move(reduce), reduce_lane());
+  for (const Pending& pending : bucket) sent.push_back(pending.summand.chunks.region);
+  const comm::Axes all = input_.data_axes();
+  if ((all & comm::kShardAxes).empty() || !all.has(comm::Axis::outer)) {
+    Reduce sum{.over = all, .scatter = !input_.policy.optimizer.empty(), .wire = wire};
+    for (const Pending& pending : bucket) sum.bucket.push_back(pending.summand);
+    reduce(std::move(sum));
+  } else {
+    reduce_in_two_levels(bucket, wire, elements);
+  }
   // The previous reduction's buffers are only given up now: it may run beside the computation since then.
   for (RegionId region : draining_) builder_.hold(region);
   draining_ = input_.policy.overlap ? std::move(sent) : std::vector<RegionId>{};
+}
+
+void GradientPlan::reduce(Reduce reduce) {
+  if (reduce.bucket.empty()) return;
+  const int unit = input_.units.groups[reduce.bucket.front().chunks.group].unit;
+  add(unit, std::move(reduce), reduce_lane());
+}
+
+void GradientPlan::reduce_in_two_levels(const std::vector<Pending>& bucket, RegionId wire, int64_t elements) {
+  const comm::Axes near = input_.data_axes() & comm::kShardAxes, far{comm::Axis::outer};
+  const bool everywhere = input_.policy.grads.has(far);  // each window goes across at once
+  Reduce inside{.over = near, .wire = wire}, across{.over = far, .sharded = near};
+  across.scatter = input_.policy.optimizer.has(far);
+  if (everywhere) {
+    const size_t sums = size_t(elements / input_.mesh.size(near));
+    inside.to = across.from = builder_.region(Purpose::staging, sums * sizeof(float));
+  }
+  GatherSums whole{.over = near, .wire = wire};
+  for (const auto& [summand, last] : bucket) {
+    inside.bucket.push_back({summand.chunks, summand.accumulate && !everywhere});
+    if (everywhere || last) across.bucket.push_back({summand.chunks, summand.accumulate && everywhere});
+    whole.bucket.push_back(summand.chunks);
+  }
+  reduce(std::move(inside));
+  reduce(std::move(across));
+  if (!input_.policy.optimizer.empty()) return;
+  const int unit = input_.units.groups[whole.bucket.front().group].unit;
+  add(unit, std::move(whole), reduce_lane());
 }
 
 }  // namespace zeno::zero

@@ -4,6 +4,11 @@
 // A window is a stretch of the schedule after which a group's gradient buffer is complete and reduced: the
 // whole step, or one micro-batch when gradients are sharded in horizontal order. In reproducible runs each
 // layer that adds to a group has a window of its own, and its micro-batches are summed as a binary tree.
+//
+// On a mesh of several hosts a reduction goes over the shard axes first and over `outer` then: every byte
+// leaves a host once, and with a power of two of ranks along the shard axes the sums have the bits of one
+// reduction over all ranks. Gradients that are not sharded over `outer` go across once per step, when their
+// last window is complete.
 #pragma once
 
 #include <map>
@@ -29,6 +34,10 @@ class GradientPlan {
 
  private:
   using Window = std::pair<int, int>;  // group, index of the window
+  struct Pending {
+    Reduce::Summand summand;
+    bool last = false;  // no window of the group follows
+  };
 
   std::vector<int> grad_groups(const ComputeStep& step) const;
   Window window_of(int group, const ComputeStep& step) const;
@@ -42,6 +51,8 @@ class GradientPlan {
   void complete(Window window, RegionId region);
   void enqueue(int group, RegionId region, bool accumulate);
   void deposit(int group, RegionId region);
+  void reduce(Reduce reduce);
+  void reduce_in_two_levels(const std::vector<Pending>& bucket, RegionId wire, int64_t elements);
 
   const CompileInput& input_;
   const std::vector<ComputeStep>& steps_;
@@ -49,10 +60,10 @@ class GradientPlan {
   std::map<Window, int> last_touch_;   // last step of each window
   std::map<Window, RegionId> buffer_;  // open windows (running sum, or current leaf)
   std::map<Window, std::vector<std::pair<int, RegionId>>>
-      levels_;                  // reproducible: binary counter of partial sums
-  std::vector<int> completed_;  // windows of a group that are complete
+      levels_;                            // reproducible: binary counter of partial sums
+  std::vector<int> windows_, completed_;  // of a group: all, and those that are complete
   std::vector<bool> storage_cleared_;
-  std::vector<Reduce::Summand> bucket_;  // not yet sent
+  std::vector<Pending> bucket_;  // not yet sent
   int64_t bucket_elements_ = 0;
   std::vector<RegionId> draining_;  // of the reduction sent last
 };

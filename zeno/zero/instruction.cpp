@@ -51,8 +51,10 @@ void GradsToHost::touch(Touches& touches) const {
 }
 
 void Gather::touch(Touches& touches) const {
-  touches.read(from, {Kept::params, chunks.group});
-  touches.write(chunks.region, {Kept::params, chunks.group});
+  const Storage kept{Kept::params, chunks.group};
+  if (in_place) return touches.change(chunks.region, kept);
+  touches.read(from, kept);
+  touches.write(chunks.region, kept);
 }
 
 void Decode::touch(Touches& touches) const {
@@ -93,9 +95,16 @@ void AddGrads::touch(Touches& touches) const {
 // Sums land in the shard or, where every rank wants them all, in the full buffer.
 void Reduce::touch(Touches& touches) const {
   for (const Summand& summand : bucket) {
-    touches.change(summand.chunks.region);
-    touches.change({Kept::grads, summand.chunks.group});
+    if (from == kNoRegion) touches.change(summand.chunks.region);
+    if (to == kNoRegion) touches.change({Kept::grads, summand.chunks.group});
   }
+  touches.write(wire);
+  touches.read(from);
+  touches.write(to);
+}
+
+void GatherSums::touch(Touches& touches) const {
+  for (const ChunkRange& chunks : bucket) touches.change(chunks.region, {Kept::grads, chunks.group});
   touches.write(wire);
 }
 
@@ -137,10 +146,12 @@ Touches touches_of(const Instruction& in) {
   return touches;
 }
 
-std::optional<Lane> comm_lane_of(const Instruction& in) {
+std::optional<CommUse> comm_use_of(const Instruction& in) {
   return std::visit(
-      [](const auto& action) -> std::optional<Lane> {
-        if constexpr (requires { action.comm_lane; }) return action.comm_lane;
+      [](const auto& action) -> std::optional<CommUse> {
+        if constexpr (requires { action.comm_lane; }) {
+          if (!action.over.empty()) return CommUse{action.comm_lane, action.over};
+        }
         return std::nullopt;
       },
       in.action);
@@ -180,22 +191,29 @@ std::string text_of(const Reduce& op) {
   return text;
 }
 
+std::string text_of(const GatherSums& op) {
+  std::string text;
+  for (const ChunkRange& chunks : op.bucket) text += text_of(chunks);
+  return text;
+}
+
 // What an action says besides its name.
 std::string details_of(const Action& action) {
-  return std::visit(Overload{[](const Read& op) { return text_of(op.payload); },
-                             [](const Fetch& op) { return text_of(op.payload); },
-                             [](const Store& op) { return text_of(op.payload); },
-                             [](const Write& op) { return text_of(op.payload); },
-                             [](const GradsToHost& op) { return fmt::format(" c{}", op.chunk); },
-                             [](const Gather& op) { return text_of(op.chunks); },
-                             [](const Decode& op) { return fmt::format(" g{}", op.group); },
-                             [](const ZeroGrads& op) { return fmt::format(" g{}", op.grads.group); },
-                             [](const AddGrads& op) { return fmt::format(" g{}", op.sum.group); },
-                             [](const Reduce& op) { return text_of(op); },
-                             [](const Scan& op) { return fmt::format(" g{}", op.group); },
-                             [](const Update& op) { return fmt::format(" g{} c{}", op.group, op.chunk); },
-                             [](const auto&) { return std::string(); }},
-                    action);
+  return std::visit(
+      Overload{[](const Read& op) { return text_of(op.payload); },
+               [](const Fetch& op) { return text_of(op.payload); },
+               [](const Store& op) { return text_of(op.payload); },
+               [](const Write& op) { return text_of(op.payload); },
+               [](const GradsToHost& op) { return fmt::format(" c{}", op.chunk); },
+               [](const Gather& op) { return text_of(op.chunks); },
+               [](const Decode& op) { return fmt::format(" g{}", op.group); },
+               [](const ZeroGrads& op) { return fmt::format(" g{}", op.grads.group); },
+               [](const AddGrads& op) { return fmt::format(" g{}", op.sum.group); },
+               [](const Reduce& op) { return text_of(op); }, [](const GatherSums& op) { return text_of(op); },
+               [](const Scan& op) { return fmt::format(" g{}", op.group); },
+               [](const Update& op) { return fmt::format(" g{} c{}", op.group, op.chunk); },
+               [](const auto&) { return std::string(); }},
+      action);
 }
 
 }  // namespace
@@ -215,7 +233,9 @@ std::string_view name_of(Moved moved) {
 std::string describe(const Instruction& in, const UnitTable& units) {
   std::string text = fmt::format("{} {}", name_of(in), units.unit_names[size_t(in.unit)]);
   if (in.micro_batch >= 0) text += fmt::format(" mb{}", in.micro_batch);
-  return text + details_of(in.action);
+  text += details_of(in.action);
+  if (const auto use = comm_use_of(in)) text += fmt::format(" over {}", describe(use->over));
+  return text;
 }
 
 }  // namespace zeno::zero

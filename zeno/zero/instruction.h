@@ -96,12 +96,16 @@ struct GradsToHost {
   void touch(Touches& touches) const;
 };
 
-// Assembles chunks of a group's parameters from all ranks.
+// Assembles chunks of a group's parameters from the ranks along some axes.
 struct Gather {
   static constexpr std::string_view name = "gather";
   static constexpr Lane comm_lane = Lane::gather;
+  comm::Axes over;
+  comm::Axes
+      sharded;  // what a rank sends is its part over these axes; what it gets, that over those without `over`
   ChunkRange chunks;
-  RegionId from = kNoRegion;  // this rank's part; kNoRegion: the group's storage
+  RegionId from = kNoRegion;  // what is sent; kNoRegion: the group's storage
+  bool in_place = false;      // what is sent lies within what is assembled
   void touch(Touches& touches) const;
 };
 
@@ -168,7 +172,7 @@ struct AddGrads {
   void touch(Touches& touches) const;
 };
 
-// Sums chunks of gradients over ranks.
+// Sums chunks of gradients over the ranks along some axes.
 struct Reduce {
   static constexpr std::string_view name = "reduce";
   static constexpr Lane comm_lane = Lane::reduce;
@@ -176,8 +180,23 @@ struct Reduce {
     ChunkRange chunks;
     bool accumulate = false;  // the sum is added to what the shard holds
   };
+  comm::Axes over;
+  comm::Axes sharded;   // what a rank gives is its part over these axes
+  bool scatter = true;  // it gets its part over those and `over`; false: all of the sum
   std::vector<Summand> bucket;
   RegionId wire = kNoRegion;  // copy in the communication dtype
+  // Sums of the whole bucket on their way from one reduction to the next, in fp32.
+  RegionId from = kNoRegion, to = kNoRegion;  // kNoRegion: the gradients
+  void touch(Touches& touches) const;
+};
+
+// Assembles sums of which each rank along some axes has its part, for those that keep gradients whole.
+struct GatherSums {
+  static constexpr std::string_view name = "gather_sums";
+  static constexpr Lane comm_lane = Lane::reduce;
+  comm::Axes over;
+  std::vector<ChunkRange> bucket;
+  RegionId wire = kNoRegion;  // as in Reduce
   void touch(Touches& touches) const;
 };
 
@@ -185,6 +204,7 @@ struct Reduce {
 struct ReduceRows {
   static constexpr std::string_view name = "reduce_rows";
   static constexpr Lane comm_lane = Lane::reduce;
+  comm::Axes over;
   int group = 0;
   void touch(Touches& touches) const;
 };
@@ -206,6 +226,7 @@ struct Scan {
 struct Norm {
   static constexpr std::string_view name = "norm";
   static constexpr Lane comm_lane = Lane::reduce;
+  comm::Axes over;
   void touch(Touches& touches) const;
 };
 
@@ -225,9 +246,9 @@ struct Finish {
   void touch(Touches& touches) const;
 };
 
-using Action =
-    std::variant<Start, Read, Fetch, Store, Write, GradsToHost, Gather, Decode, ZeroGrads, Forward, Recompute,
-                 Loss, Backward, AddGrads, Reduce, ReduceRows, SumLosses, Scan, Norm, Update, Finish>;
+using Action = std::variant<Start, Read, Fetch, Store, Write, GradsToHost, Gather, Decode, ZeroGrads, Forward,
+                            Recompute, Loss, Backward, AddGrads, Reduce, GatherSums, ReduceRows, SumLosses,
+                            Scan, Norm, Update, Finish>;
 
 struct Instruction {
   Action action;
@@ -255,8 +276,14 @@ struct Instruction {
 
 std::string_view name_of(const Instruction& in);
 Touches touches_of(const Instruction& in);
-// The lane whose communicator it uses, whichever lane it runs on; none: it does not communicate.
-std::optional<Lane> comm_lane_of(const Instruction& in);
+// The communicator that it uses, whichever lane it runs on: that of a lane, over some axes. None: it does not
+// communicate.
+struct CommUse {
+  Lane lane = Lane::gather;
+  comm::Axes over;
+  auto operator<=>(const CommUse&) const = default;
+};
+std::optional<CommUse> comm_use_of(const Instruction& in);
 // The parameters that a layer reads; none: it is no work of a layer.
 std::span<const Binding> params_of(const Instruction& in);
 // The gradients that a layer adds to; null: it adds to none.

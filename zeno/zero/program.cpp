@@ -9,12 +9,12 @@
 namespace zeno::zero {
 namespace {
 
-// What each rank contributes to a collective, in elements of the group or in bytes of its cells.
-int64_t sum_of_pieces(const ChunkRange& chunks, const Group& group) {
+// What a rank has of the chunks when they are sharded over `axes`, in elements or in bytes of cells.
+int64_t sum_of_parts(const ChunkRange& chunks, const Group& group, comm::Axes axes) {
   int64_t sum = 0;
   for (int c = chunks.first; c < chunks.first + chunks.count; ++c) {
-    const int64_t piece = group.partition.chunks()[size_t(c)].piece;
-    sum += group.nf4 ? int64_t(nf4_bytes(piece)) : piece;
+    const int64_t part = group.partition.part(group.partition.chunks()[size_t(c)], 0, axes).count;
+    sum += group.nf4 ? int64_t(nf4_bytes(part)) : part;
   }
   return sum;
 }
@@ -37,19 +37,25 @@ std::string describe(const Program& program, const UnitTable& units) {
   return text;
 }
 
-ProgramTraffic traffic_of(const Program& program, const UnitTable& units, int world) {
+ProgramTraffic traffic_of(const Program& program, const UnitTable& units, const comm::Mesh& mesh) {
   ProgramTraffic traffic;
-  const auto received = [&](const ChunkRange& chunks) {
-    return sum_of_pieces(chunks, units.groups[size_t(chunks.group)]) * (world - 1);
+  // The parts of the others along `over`, where a part of all of them together is one over `sharded`.
+  const auto received = [&](const ChunkRange& chunks, comm::Axes sharded, comm::Axes over) {
+    return sum_of_parts(chunks, units.groups[size_t(chunks.group)], sharded | over) * (mesh.size(over) - 1);
   };
   for (const Instruction& in : program.instructions) {
     if (const Gather* gather = in.as<Gather>()) {
       const bool cells = units.groups[size_t(gather->chunks.group)].nf4;
-      (cells ? traffic.nf4_bytes : traffic.gathered) += received(gather->chunks);
+      (cells ? traffic.nf4_bytes : traffic.gathered) +=
+          received(gather->chunks, gather->sharded, gather->over);
     }
     if (const Reduce* reduce = in.as<Reduce>()) {
       for (const Reduce::Summand& summand : reduce->bucket)
-        traffic.reduced += (program.scatter ? 1 : 2) * received(summand.chunks);
+        traffic.reduced +=
+            (reduce->scatter ? 1 : 2) * received(summand.chunks, reduce->sharded, reduce->over);
+    }
+    if (const GatherSums* gather = in.as<GatherSums>()) {
+      for (const ChunkRange& chunks : gather->bucket) traffic.reduced += received(chunks, {}, gather->over);
     }
   }
   return traffic;

@@ -31,8 +31,7 @@ struct Program {
   std::vector<Instruction> instructions;
   std::vector<Region> regions;
   std::array<std::array<size_t, kPurposes>, kTiers.size()> pool_bytes{};  // by tier and purpose
-  bool scatter = false;  // reductions leave each rank its own shard
-  bool trains = true;    // false: evaluation, which changes no state
+  bool trains = true;  // false: evaluation, which changes no state
 
   bool uses(Lane lane) const;
 };
@@ -42,8 +41,11 @@ struct CompileInput {
   const nn::LayerList& model;
   const UnitTable& units;
   const Policy& policy;  // normalized
-  int world = 1;
+  comm::Mesh mesh;
   nn::BatchShape shape;  // of one micro-batch
+
+  // The axes of several ranks that sums of gradients go over.
+  comm::Axes data_axes() const { return mesh.needed(comm::kDataAxes); }
 };
 
 // The program of a step; of an evaluation where the policy says that nothing is trained.
@@ -55,12 +57,12 @@ Program compile_evaluation(const CompileInput& input);
 // One line per instruction, for people, for the comparison between ranks and for tests.
 std::string describe(const Program& program, const UnitTable& units);
 
-// Elements a rank must receive from others in one step: (N-1)/N of every padded buffer that is gathered or
-// reduced (an all-reduce counts twice, as reduce-scatter plus all-gather).
+// Elements a rank must receive from others in one step: of N ranks, (N-1)/N of what each gather assembles and
+// each reduction sums (an all-reduce counts twice, as reduce-scatter plus all-gather).
 struct ProgramTraffic {
   int64_t gathered = 0, reduced = 0;
   int64_t nf4_bytes = 0;  // gathers of groups in NF4 are counted here, in bytes
 };
-ProgramTraffic traffic_of(const Program& program, const UnitTable& units, int world);
+ProgramTraffic traffic_of(const Program& program, const UnitTable& units, const comm::Mesh& mesh);
 
 }  // namespace zeno::zero

@@ -16,8 +16,7 @@ namespace {
 
 class Checker {
  public:
-  Checker(const Program& program, const UnitTable& units, const Policy& policy)
-      : program_(program), units_(units), policy_(policy) {}
+  Checker(const Program& program, const UnitTable& units) : program_(program), units_(units) {}
 
   void run() {
     compute_clocks();
@@ -27,6 +26,7 @@ class Checker {
     check_ordering();
     if (!program_.trains) return check_changes_nothing();
     check_gradients();
+    check_sums();
     check_updates();
   }
 
@@ -121,19 +121,17 @@ class Checker {
     }
   }
 
-  bool stored_whole(const Group& group) const {
-    return policy_.params == Placement::replicated || group.persistent;
-  }
-
   size_t chunks_of(int group) const { return units_.groups[size_t(group)].partition.chunks().size(); }
 
   // Where parameters are, as far as the list was walked.
   struct Residents {
-    std::map<RegionId, std::set<int>> filled;  // chunks gathered into a region
-    std::map<int, std::set<int>> stored;       // chunks gathered into storage in this step
-    std::set<RegionId> decoded;                // regions with parameters that were in NF4
-    std::map<RegionId, std::set<int>> parts;   // chunks read from the disk into a region
-    std::set<RegionId> brought;                // regions with what this rank keeps of a group
+    // By chunk: the axes over which what is there is still in parts.
+    std::map<RegionId, std::map<int, comm::Axes>> filled;  // a region
+    std::map<int, std::map<int, comm::Axes>>
+        stored;                               // a group's storage, where gathers of this step changed it
+    std::set<RegionId> decoded;               // regions with parameters that were in NF4
+    std::map<RegionId, std::set<int>> parts;  // chunks read from the disk into a region
+    std::set<RegionId> brought;               // regions with what this rank keeps of a group
   };
 
   void check_residency() const {
@@ -150,11 +148,41 @@ class Checker {
 
   void gathers(const Gather& op, int i, Residents& here) const {
     const ChunkRange& chunks = op.chunks;
-    demand(
-        op.from != kNoRegion ? here.brought.count(op.from) > 0 : !units_.groups[size_t(chunks.group)].moves,
-        i, "gathers from parameters that are not there");
-    auto& set = chunks.region == kNoRegion ? here.stored[chunks.group] : here.filled[chunks.region];
-    for (int c = chunks.first; c < chunks.first + chunks.count; ++c) set.insert(c);
+    const Group& group = units_.groups[size_t(chunks.group)];
+    demand(op.from != kNoRegion ? here.brought.count(op.from) > 0 : op.in_place || !group.moves, i,
+           "gathers from parameters that are not there");
+    const bool in_storage = chunks.region == kNoRegion;
+    for (int c = chunks.first; c < chunks.first + chunks.count; ++c) {
+      const comm::Axes stored = parts_stored(chunks.group, c, here);
+      comm::Axes& parts = (in_storage ? here.stored[chunks.group] : here.filled[chunks.region])
+                              .try_emplace(c, in_storage ? stored : op.sharded)
+                              .first->second;
+      const comm::Axes source = op.in_place ? parts : op.from != kNoRegion ? group.params : stored;
+      demand(source == op.sharded && op.sharded.has(op.over), i,
+             "gathers parts other than those that are there");
+      parts = op.sharded - op.over;
+    }
+  }
+
+  // What a rank keeps of a chunk is what it updates, until a gather completes it.
+  comm::Axes parts_stored(int g, int chunk, const Residents& here) const {
+    const auto changed = here.stored.find(g);
+    if (changed != here.stored.end() && changed->second.count(chunk) > 0) return changed->second.at(chunk);
+    const Group& group = units_.groups[size_t(g)];
+    return group.stale() ? group.optimizer : group.params;
+  }
+
+  bool stored_whole(int group, const Residents& here) const {
+    for (int c = 0; c < int(chunks_of(group)); ++c) {
+      if (!parts_stored(group, c, here).empty()) return false;
+    }
+    return true;
+  }
+
+  bool filled_whole(RegionId region, int group, const Residents& here) const {
+    const auto filled = here.filled.find(region);
+    if (filled == here.filled.end() || filled->second.size() != chunks_of(group)) return false;
+    return std::ranges::all_of(filled->second, [](const auto& chunk) { return chunk.second.empty(); });
   }
 
   void reads(const Read& op, Residents& here) const {
@@ -174,26 +202,23 @@ class Checker {
 
   void decodes(const Decode& op, int i, Residents& here) const {
     const Group& group = units_.groups[size_t(op.group)];
-    demand(op.from != kNoRegion
-               ? here.filled[op.from].size() == chunks_of(op.group) || here.brought.count(op.from) > 0
-               : stored_whole(group) && !group.moves,
+    demand(op.from != kNoRegion ? filled_whole(op.from, op.group, here) || here.brought.count(op.from) > 0
+                                : stored_whole(op.group, here) && !group.moves,
            i, "decodes parameters that are not gathered");
     here.decoded.insert(op.to);
   }
 
   void check_use(const Binding& binding, int i, Residents& here) const {
     const Group& group = units_.groups[size_t(binding.group)];
-    const size_t chunks = chunks_of(binding.group);
     if (group.nf4)
       return demand(here.decoded.count(binding.region) > 0, i, "uses parameters that are not decoded");
     if (binding.region != kNoRegion)
-      return demand(here.filled[binding.region].size() == chunks || here.brought.count(binding.region) > 0, i,
-                    "uses parameters that are not gathered");
+      return demand(
+          filled_whole(binding.region, binding.group, here) || here.brought.count(binding.region) > 0, i,
+          "uses parameters that are not gathered");
     demand(!group.moves, i, "uses parameters that are on another tier");
-    const bool stale = group.trainable && policy_.optimizer == Placement::sharded;
-    demand(stored_whole(group), i, "uses parameters that are sharded");
-    demand(!stale || here.stored[binding.group].size() == chunks, i,
-           "uses parameters before this step's gather");
+    demand(group.params.empty(), i, "uses parameters that are sharded");
+    demand(stored_whole(binding.group, here), i, "uses parameters before this step's gather");
   }
 
   // What is read was computed or brought in this step.
@@ -270,6 +295,34 @@ class Checker {
     }
   }
 
+  // Before it is scanned, a gradient has been summed over all ranks that see other data.
+  void check_sums() const {
+    std::map<std::pair<int, int>, comm::Axes> summed;  // by group and chunk
+    comm::Axes all;
+    for (int i = 0; i < count(); ++i) {
+      if (const Norm* norm = at(i).as<Norm>()) all = norm->over;
+      const Reduce* reduce = at(i).as<Reduce>();
+      if (reduce == nullptr) continue;
+      for (const auto& [chunks, accumulate] : reduce->bucket) {
+        for (int c = chunks.first; c < chunks.first + chunks.count; ++c) {
+          comm::Axes& over = summed[{chunks.group, c}];
+          if (!accumulate && reduce->sharded.empty()) over = {};
+          demand(reduce->sharded.empty() || over.has(reduce->sharded), i, "sums parts that are not summed");
+          over = over | reduce->over;
+        }
+      }
+    }
+    for (int g = 0; g < int(units_.groups.size()); ++g) {
+      const Group& group = units_.groups[size_t(g)];
+      for (int c = 0; group.trainable && !group.sparse && c < int(chunks_of(g)); ++c) {
+        const auto found = summed.find({g, c});
+        const bool whole = all.empty() || (found != summed.end() && found->second == all);
+        ensure(whole, "[program] gradients of group {}, chunk {}, are not summed over {}", g, c,
+               describe(all));
+      }
+    }
+  }
+
   // An evaluation leaves gradients and states as they are.
   void check_changes_nothing() const {
     for (int i = 0; i < count(); ++i) {
@@ -282,14 +335,11 @@ class Checker {
 
   const Program& program_;
   const UnitTable& units_;
-  const Policy& policy_;
   std::vector<Clock> clock_;
 };
 
 }  // namespace
 
-void check_program(const Program& program, const UnitTable& units, const Policy& policy) {
-  Checker(program, units, policy).run();
-}
+void check_program(const Program& program, const UnitTable& units) { Checker(program, units).run(); }
 
 }  // namespace zeno::zero

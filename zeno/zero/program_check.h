@@ -12,9 +12,10 @@ namespace zeno::zero {
 // - an instruction touches regions only while they live;
 // - what an instruction reads of passing memory was written before, in the same step;
 // - parameters are resident when used: bound to a region that gathers have filled since it came to life, or
-//   to storage that is complete;
+//   to storage that is complete; every gather puts together parts that are there;
+// - gradients are summed over all ranks that see other data before they are scanned;
 // - an evaluation changes no gradients and no states;
 // - gradients are cleared before they are added to, and every chunk that is trained is updated exactly once.
-void check_program(const Program& program, const UnitTable& units, const Policy& policy);
+void check_program(const Program& program, const UnitTable& units);
 
 }  // namespace zeno::zero

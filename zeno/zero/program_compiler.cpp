@@ -29,6 +29,7 @@ class Compiler {
         gradients_(input, steps_, builder_),
         optimizer_(input, builder_),
         resident_(input.units.groups.size(), kNoRegion),
+        fresh_(input.units.groups.size(), false),
         segment_of_(input.model.layers.size()) {
     for (int s = 0; s < int(segments_.size()); ++s) {
       for (int layer = segments_[s].first; layer <= segments_[s].last; ++layer) segment_of_[layer] = s;
@@ -49,7 +50,6 @@ class Compiler {
     finish_step();
     Program program = builder_.finish();
     program.trains = trains_;
-    program.scatter = input_.policy.optimizer == Placement::sharded;
     return program;
   }
 
@@ -69,21 +69,45 @@ class Compiler {
     }
   }
 
+  // What updates have left stale is completed where it is kept, once per step; what is kept in parts is put
+  // together for each interval.
   void gather(const Residency& r, RegionId region, RegionId kept) {
     const Group& group = input_.units.groups[r.group];
+    const int mb = steps_[r.first].micro_batch;
+    if (group.stale() && !fresh_[r.group])
+      gather(r.group, kNoRegion, kNoRegion, group.optimizer, group.params, mb);
+    fresh_[r.group] = true;
+    if (r.gathered == Gathered::into_region) gather(r.group, region, kept, group.params, {}, mb);
+  }
+
+  // From parts over some axes to parts over fewer. Across hosts first: then every byte comes to a host once,
+  // and its ranks get it from each other.
+  void gather(int g, RegionId region, RegionId kept, comm::Axes from, comm::Axes to, int mb) {
+    constexpr comm::Axes kOuter{comm::Axis::outer};
+    const comm::Axes missing = from - to;
+    const bool in_place = region == kNoRegion;
+    if (!missing.has(kOuter) || missing == kOuter)
+      return gather(g, region, kept, from, missing, in_place, mb);
+    gather(g, region, kept, from, kOuter, in_place, mb);
+    gather(g, region, kNoRegion, from - kOuter, missing - kOuter, true, mb);
+  }
+
+  void gather(int g, RegionId region, RegionId kept, comm::Axes sharded, comm::Axes over, bool in_place,
+              int mb) {
+    const Group& group = input_.units.groups[g];
     const auto& chunks = group.partition.chunks();
+    const auto elements = [&](int c) { return group.partition.part(chunks[c], 0, sharded - over).count; };
     for (int c = 0; c < int(chunks.size());) {
-      ChunkRange range{r.group, c, 0, region};
-      int64_t elements = 0;
+      ChunkRange range{g, c, 0, region};
+      int64_t sum = 0;
       do {
-        elements += chunks[c++].piece * input_.world;
+        sum += elements(c++);
         ++range.count;
-      } while (c < int(chunks.size()) &&
-               elements + chunks[c].piece * input_.world <= input_.policy.gather_bucket);
-      builder_.add({.action = Gather{.chunks = range, .from = kept},
+      } while (c < int(chunks.size()) && sum + elements(c) <= input_.policy.gather_bucket);
+      builder_.add({.action = Gather{over, sharded, range, kept, in_place},
                     .lane = gather_lane(),
                     .unit = group.unit,
-                    .micro_batch = steps_[r.first].micro_batch});
+                    .micro_batch = mb});
     }
   }
 
@@ -92,9 +116,7 @@ class Compiler {
   // What this rank keeps of a group's parameters, from the disk or the host to where it can be used.
   RegionId bring_params(int g) {
     const Group& group = input_.units.groups[g];
-    const int64_t kept =
-        group.partition.padded() / (input_.policy.params == Placement::sharded ? input_.world : 1);
-    const size_t bytes = group.stored_bytes(kept, input_.policy.compute);
+    const size_t bytes = group.stored_bytes(group.partition.shard(group.params), input_.policy.compute);
     RegionId region = kNoRegion;
     if (group.tier == Tier::disk) {
       // Extents are whole pages: the last one reaches past its end.
@@ -221,8 +243,9 @@ class Compiler {
     if (trains_) optimizer_.send_gradients();
     if (trains_) scan_gradients();
     // The step ends on the compute lane; where updates follow, other work can go on meanwhile.
-    const bool beside = trains_ && input_.world > 1 && input_.policy.overlap;
-    builder_.add({.action = Norm{}, .lane = beside ? Lane::reduce : Lane::compute, .unit = last});
+    const bool beside = trains_ && !input_.data_axes().empty() && input_.policy.overlap;
+    builder_.add(
+        {.action = Norm{input_.data_axes()}, .lane = beside ? Lane::reduce : Lane::compute, .unit = last});
     builder_.add({.action = Finish{}, .unit = last});
     if (trains_) optimizer_.update_all();
   }
@@ -247,6 +270,7 @@ class Compiler {
   // (group, first step) → where its gather goes, or its storage
   std::map<std::pair<int, int>, RegionId> upcoming_;
   std::vector<RegionId> resident_;  // of each group now
+  std::vector<bool> fresh_;         // groups whose storage this step has completed
   std::vector<int> segment_of_;
   std::map<std::pair<int, int>, RegionId> outputs_, saved_;  // by (layer, micro-batch)
   std::map<int, RegionId> stream_;                           // gradient of the activations, by micro-batch

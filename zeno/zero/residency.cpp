@@ -5,12 +5,9 @@
 namespace zeno::zero {
 namespace {
 
-Gathered gathered_of(const CompileInput& input, const Group& group) {
-  if (input.world == 1) return Gathered::never;
-  if (input.policy.params == Placement::sharded && !group.persistent) return Gathered::into_region;
-  // Kept whole everywhere: only a sharded update makes it stale.
-  const bool stale = group.trainable && input.policy.optimizer == Placement::sharded;
-  return stale ? Gathered::into_storage : Gathered::never;
+Gathered gathered_of(const Group& group) {
+  if (!group.params.empty()) return Gathered::into_region;
+  return group.stale() ? Gathered::into_storage : Gathered::never;
 }
 
 // Joins consecutive intervals of a group when the way between them is short: few elements are gathered by
@@ -82,7 +79,7 @@ std::vector<Residency> plan_residency(const CompileInput& input, const std::vect
   std::vector<int> open(input.units.groups.size(), -1);  // latest interval of each group
   for (int s = 0; s < int(steps.size()); ++s) {
     for (int g : param_groups(input, steps[s])) {
-      const Gathered gathered = gathered_of(input, input.units.groups[g]);
+      const Gathered gathered = gathered_of(input.units.groups[g]);
       if (gathered == Gathered::never && !input.units.groups[g].nf4 && !input.units.groups[g].moves) continue;
       const bool same = open[g] >= 0 && (gathered == Gathered::into_storage ||
                                          steps[intervals[open[g]].last].phase == steps[s].phase);

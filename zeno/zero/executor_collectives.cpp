@@ -1,0 +1,135 @@
+// What instructions do that communicate.
+#include <utility>
+
+#include "zeno/kernels/elementwise.h"
+#include "zeno/zero/executor.h"
+
+namespace zeno::zero {
+
+void Executor::run(const Gather& op, const Turn& turn) {
+  const ChunkRange& range = op.chunks;
+  const Group& group = parts_.units.groups[size_t(range.group)];
+  const auto bytes = [&](int64_t elements) { return group.stored_bytes(elements, parts_.policy.compute); };
+  std::byte* stored = parts_.store.data(State::param, range.group);
+  const std::byte* kept = op.from != kNoRegion ? region(op.from) : stored;
+  const bool into_storage = range.region == kNoRegion;
+  std::vector<comm::Part> parts;
+  for (int c = range.first; c < range.first + range.count; ++c) {
+    const Partition::Chunk& chunk = group.partition.chunks()[size_t(c)];
+    const Partition::Piece sent = group.partition.part(chunk, rank_, op.sharded);
+    const Partition::Piece all = group.partition.part(chunk, rank_, op.sharded - op.over);
+    // Storage has this rank's part of every chunk, one behind the other; a region has the chunks whole.
+    const bool in_shard = into_storage && !group.params.empty();
+    std::byte* recv = into_storage ? stored + bytes(in_shard ? all.shard : all.full)
+                                   : region(range.region) + bytes(all.full);
+    const std::byte* send = op.in_place ? recv + bytes(sent.full - all.full) : kept + bytes(sent.shard);
+    parts.push_back({send, recv, int64_t(bytes(sent.count))});
+  }
+  communicator(op).all_gather(turn.stream, parts, DType::u8, parts_.units.unit_names[size_t(turn.in.unit)]);
+}
+
+// Where a piece of a chunk is: in the whole gradients, which the chunks' region or the storage has, or in
+// what this rank keeps of them.
+std::byte* Executor::grads_at(const ChunkRange& range, const Partition::Chunk& chunk,
+                              const Partition::Piece& piece, bool whole) const {
+  const Group& group = parts_.units.groups[size_t(range.group)];
+  const size_t width = size_of(parts_.policy.grad);
+  if (whole || group.grads.empty())
+    return whole_grads({range.group, range.region}) + size_t(piece.full) * width;
+  const Partition::Piece kept = group.partition.part(chunk, rank_, group.grads);
+  return parts_.store.data(State::grad, range.group) + size_t(kept.shard + piece.full - kept.full) * width;
+}
+
+void Executor::run(const Reduce& op, const Turn& turn) {
+  const DType grad = parts_.policy.grad, wire = op.wire != kNoRegion ? parts_.policy.wire : grad;
+  const DType sent = op.from != kNoRegion ? DType::f32 : wire;
+  const DType summed = op.to != kNoRegion ? DType::f32 : grad;
+  std::byte* staged = op.from != kNoRegion   ? region(op.from)
+                      : op.wire != kNoRegion ? region(op.wire)
+                                             : nullptr;
+  std::byte* sums = op.to != kNoRegion ? region(op.to) : nullptr;
+  std::vector<comm::Part> fresh, added;         // first sum into a shard, later ones
+  std::vector<std::pair<Tensor, Tensor>> back;  // wire → gradients, after an all-reduce
+  for (const auto& [range, accumulate] : op.bucket) {
+    const Partition& partition = parts_.units.groups[size_t(range.group)].partition;
+    for (int c = range.first; c < range.first + range.count; ++c) {
+      const Partition::Chunk& chunk = partition.chunks()[size_t(c)];
+      const Partition::Piece mine = partition.part(chunk, rank_, op.sharded);
+      std::byte* send = staged;
+      if (staged != nullptr) staged += size_t(mine.count) * size_of(sent);
+      if (op.from == kNoRegion) {
+        const Tensor values{grads_at(range, chunk, mine, op.sharded.empty()), grad, 1, mine.count};
+        if (send == nullptr) {
+          send = values.data;
+        } else {
+          const Tensor coded{send, wire, 1, mine.count};
+          cast(turn.stream, values, coded);
+          if (!op.scatter) back.emplace_back(coded, values);
+        }
+      }
+      if (!op.scatter) {
+        fresh.push_back({send, send, mine.count});
+        continue;
+      }
+      const Partition::Piece part = partition.part(chunk, rank_, op.sharded | op.over);
+      std::byte* recv = sums != nullptr ? sums : grads_at(range, chunk, part, false);
+      if (sums != nullptr) sums += size_t(part.count) * size_of(summed);
+      (accumulate ? added : fresh).push_back({send, recv, part.count});
+    }
+  }
+  comm::Communicator& comm = communicator(op);
+  const std::string& unit = parts_.units.unit_names[size_t(turn.in.unit)];
+  if (!op.scatter) comm.all_reduce(turn.stream, fresh, sent, unit);
+  if (op.scatter && !fresh.empty()) comm.reduce_scatter(turn.stream, fresh, sent, summed, false, unit);
+  if (op.scatter && !added.empty()) comm.reduce_scatter(turn.stream, added, sent, summed, true, unit);
+  for (const auto& [coded, target] : back) cast(turn.stream, coded, target);
+}
+
+void Executor::run(const GatherSums& op, const Turn& turn) {
+  const DType grad = parts_.policy.grad, wire = op.wire != kNoRegion ? parts_.policy.wire : grad;
+  std::byte* staged = op.wire != kNoRegion ? region(op.wire) : nullptr;
+  std::vector<comm::Part> parts;
+  std::vector<std::pair<Tensor, Tensor>> back;  // wire → gradients
+  for (const ChunkRange& range : op.bucket) {
+    const Partition& partition = parts_.units.groups[size_t(range.group)].partition;
+    for (int c = range.first; c < range.first + range.count; ++c) {
+      const Partition::Chunk& chunk = partition.chunks()[size_t(c)];
+      const Partition::Piece all = partition.part(chunk, rank_, {}),
+                             mine = partition.part(chunk, rank_, op.over);
+      const Tensor whole{grads_at(range, chunk, all, true), grad, 1, all.count};
+      Tensor sent = whole;
+      if (staged != nullptr) {
+        sent = {staged, wire, 1, all.count};
+        staged += sent.bytes();
+        back.emplace_back(sent, whole);
+      }
+      std::byte* recv = sent.data;
+      std::byte* own = recv + size_t(mine.full - all.full) * size_of(wire);
+      if (op.wire != kNoRegion)
+        cast(turn.stream, {grads_at(range, chunk, mine, true), grad, 1, mine.count},
+             {own, wire, 1, mine.count});
+      parts.push_back({own, recv, mine.count});
+    }
+  }
+  communicator(op).all_gather(turn.stream, parts, wire, parts_.units.unit_names[size_t(turn.in.unit)]);
+  for (const auto& [coded, target] : back) cast(turn.stream, coded, target);
+}
+
+void Executor::run(const ReduceRows& op, const Turn& turn) {
+  const FlatTensor& flat = parts_.units.groups[size_t(op.group)].layout.tensors().front();
+  const Tensor table{whole_grads({op.group}), parts_.policy.grad, flat.rows, flat.cols};
+  sparse_rows_.reduce(turn.stream, communicator(op), table, parts_.units.unit_names[size_t(turn.in.unit)]);
+}
+
+void Executor::run(const Norm& op, const Turn& turn) {
+  const StepSums* all = sums();
+  const int ranks = parts_.mesh.ranks();
+  if (ranks > 1) {
+    all = sums() + 1;
+    const comm::Part part{sums_.data(), sums_.data() + sizeof(StepSums), int64_t(sizeof(StepSums))};
+    communicator(op).all_gather(turn.stream, {&part, 1}, DType::u8, "gradient norm");
+  }
+  combine_async(turn.stream, all, ranks, turn.inputs().loss_scale, turn.inputs().clip, outcome());
+}
+
+}  // namespace zeno::zero
