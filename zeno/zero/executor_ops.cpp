@@ -132,10 +132,12 @@ void Executor::run(const Gather& op, const Turn& turn) {
   const ChunkRange& range = op.chunks;
   const Group& group = parts_.units.groups[size_t(range.group)];
   const auto bytes = [&](int64_t elements) { return group.stored_bytes(elements, parts_.policy.compute); };
-  std::byte* stored = parts_.store.data(State::param, range.group);
+  const auto at = [&](RegionId id) {
+    return id != kNoRegion ? region(id) : parts_.store.data(State::param, range.group);
+  };
   const bool in_place = range.region == kNoRegion;
-  std::byte* full = in_place ? stored : region(range.region);
-  const std::byte* kept = op.from != kNoRegion ? region(op.from) : stored;
+  std::byte* full = at(range.region);
+  const std::byte* kept = at(op.from);
   std::vector<comm::Part> parts;
   for (int c = range.first; c < range.first + range.count; ++c) {
     const Partition::Chunk& chunk = group.partition.chunks()[size_t(c)];
