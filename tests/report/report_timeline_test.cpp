@@ -54,8 +54,9 @@ TEST(ReportTimeline, WaitsOfComputationAreExposedCommunication) {
   const Example example;
   const Timeline timeline = timeline_of(example.program, example.units, example.times);
   ASSERT_EQ(timeline.waits.size(), 2u);
-  EXPECT_EQ(timeline.waits[0].name, "waits for gather a");
-  EXPECT_EQ(timeline.waits[1].name, "waits for gather b");  // of two gathers, the one that ended last
+  EXPECT_EQ(timeline.waits[0].name, "waits for gather a g0[0..0)");
+  EXPECT_EQ(timeline.waits[1].name,
+            "waits for gather b g0[0..0)");  // of two gathers, the one that ended last
   EXPECT_EQ(timeline.waits[1].begin_ms, 5);
   EXPECT_EQ(timeline.waits[1].end_ms, 6.5);
   EXPECT_DOUBLE_EQ(timeline.exposed_ms(), 3.5);  // the reduction's own wait is not the computation's

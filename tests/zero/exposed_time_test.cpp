@@ -7,6 +7,8 @@
 namespace zeno::zero {
 namespace {
 
+constexpr comm::Axes kInner{comm::Axis::inner};
+
 // A program with the times of one run of it.
 struct TimedStep {
   Program program;
@@ -22,8 +24,8 @@ struct TimedStep {
     times.push_back(time);
     return int(times.size()) - 1;
   }
-  StepTimes measure(int world = 2) const {
-    ExposedTime exposed(program, world);
+  StepTimes measure() const {
+    ExposedTime exposed(program);
     const StepTimes step = exposed.add([&](int i) { return times[size_t(i)]; });
     double sum = 0;
     for (double ms : exposed.by_instruction()) sum += ms;
@@ -34,7 +36,7 @@ struct TimedStep {
 
 TEST(ExposedTime, AWaitForAGatherIsCommunication) {
   TimedStep run;
-  const int gather = run.add(Gather{}, Lane::gather, {}, {1000, 1000, 4000});
+  const int gather = run.add(Gather{kInner}, Lane::gather, {}, {1000, 1000, 4000});
   run.add(Forward{}, Lane::compute, {gather}, {1000, 4000, 9000});
   const StepTimes step = run.measure();
   EXPECT_DOUBLE_EQ(step.communication, 3);
@@ -44,7 +46,7 @@ TEST(ExposedTime, AWaitForAGatherIsCommunication) {
 
 TEST(ExposedTime, OnlyWhatIsLeftWhenComputationArrivesIsExposed) {
   TimedStep run;
-  const int gather = run.add(Gather{}, Lane::gather, {}, {1000, 1000, 4000});
+  const int gather = run.add(Gather{kInner}, Lane::gather, {}, {1000, 1000, 4000});
   run.add(Forward{}, Lane::compute, {}, {1000, 1000, 3500});
   run.add(Forward{}, Lane::compute, {gather}, {3500, 4000, 6000});
   const StepTimes step = run.measure();
@@ -57,7 +59,7 @@ TEST(ExposedTime, AWaitIsFollowedBackToWhatItWasFor) {
   TimedStep run;
   const int read = run.add(Read{}, Lane::read, {}, {1000, 1000, 5000});
   const int fetch = run.add(Fetch{}, Lane::gather, {read}, {1000, 5000, 6000});
-  const int gather = run.add(Gather{}, Lane::gather, {}, {6000, 6000, 8000});
+  const int gather = run.add(Gather{kInner}, Lane::gather, {}, {6000, 6000, 8000});
   (void)fetch;  // before the gather on its lane
   run.add(Forward{}, Lane::compute, {}, {1000, 1000, 2000});
   run.add(Forward{}, Lane::compute, {gather}, {2000, 8000, 9000});
@@ -74,7 +76,7 @@ TEST(ExposedTime, AWaitForTheStepBeforeIsForWhatThatStepMoved) {
   run.add(Forward{}, Lane::compute, {}, {1000, 4000, 5000}, {2});
   const int read = run.add(Read{}, Lane::read, {}, {1000, 1000, 9000});
   run.add(Update{}, Lane::update, {read}, {1000, 9000, 9500});
-  EXPECT_DOUBLE_EQ(run.measure(1).disk, 3);
+  EXPECT_DOUBLE_EQ(run.measure().disk, 3);
 }
 
 // A GPU's clock does not time lanes of the host.
@@ -83,16 +85,16 @@ TEST(ExposedTime, ALaneWithoutTimesTakesWhatOthersDoNotExplain) {
   const int read = run.add(Read{}, Lane::read, {}, {});
   const int fetch = run.add(Fetch{}, Lane::fetch, {read}, {1000, 6000, 7000});
   run.add(Update{}, Lane::compute, {fetch}, {2000, 7000, 8000});
-  const StepTimes step = run.measure(1);
+  const StepTimes step = run.measure();
   EXPECT_DOUBLE_EQ(step.disk, 4);
   EXPECT_DOUBLE_EQ(step.link, 1);
 }
 
 TEST(ExposedTime, WithoutOverlapCommunicationIsExposedInFull) {
   TimedStep run;
-  run.add(Gather{}, Lane::compute, {}, {1000, 1000, 2000});
+  run.add(Gather{kInner}, Lane::compute, {}, {1000, 1000, 2000});
   run.add(Forward{}, Lane::compute, {}, {2000, 2000, 5000});
-  run.add(Norm{}, Lane::compute, {}, {5000, 5000, 5500});
+  run.add(Norm{kInner}, Lane::compute, {}, {5000, 5000, 5500});
   EXPECT_DOUBLE_EQ(run.measure().communication, 1.5);
   EXPECT_DOUBLE_EQ(run.measure().compute, 3);
 }
@@ -100,7 +102,7 @@ TEST(ExposedTime, WithoutOverlapCommunicationIsExposedInFull) {
 TEST(ExposedTime, OneRankHasNobodyToWaitFor) {
   TimedStep run;
   run.add(Norm{}, Lane::compute, {}, {1000, 1000, 2000});
-  EXPECT_DOUBLE_EQ(run.measure(1).exposed(), 0);
+  EXPECT_DOUBLE_EQ(run.measure().exposed(), 0);
 }
 
 }  // namespace

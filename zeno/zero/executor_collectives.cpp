@@ -10,19 +10,18 @@ void Executor::run(const Gather& op, const Turn& turn) {
   const ChunkRange& range = op.chunks;
   const Group& group = parts_.units.groups[size_t(range.group)];
   const auto bytes = [&](int64_t elements) { return group.stored_bytes(elements, parts_.policy.compute); };
-  std::byte* stored = parts_.store.data(State::param, range.group);
-  const std::byte* kept = op.from != kNoRegion ? region(op.from) : stored;
-  const bool into_storage = range.region == kNoRegion;
+  const auto at = [&](RegionId id) {
+    return id != kNoRegion ? region(id) : parts_.store.data(State::param, range.group);
+  };
+  // Storage has this rank's part of every chunk, one behind the other; a region has the chunks whole.
+  const bool in_shard = range.region == kNoRegion && !group.params.empty();
   std::vector<comm::Part> parts;
   for (int c = range.first; c < range.first + range.count; ++c) {
     const Partition::Chunk& chunk = group.partition.chunks()[size_t(c)];
     const Partition::Piece sent = group.partition.part(chunk, rank_, op.sharded);
     const Partition::Piece all = group.partition.part(chunk, rank_, op.sharded - op.over);
-    // Storage has this rank's part of every chunk, one behind the other; a region has the chunks whole.
-    const bool in_shard = into_storage && !group.params.empty();
-    std::byte* recv = into_storage ? stored + bytes(in_shard ? all.shard : all.full)
-                                   : region(range.region) + bytes(all.full);
-    const std::byte* send = op.in_place ? recv + bytes(sent.full - all.full) : kept + bytes(sent.shard);
+    std::byte* recv = at(range.region) + bytes(in_shard ? all.shard : all.full);
+    const std::byte* send = op.in_place ? recv + bytes(sent.full - all.full) : at(op.from) + bytes(sent.shard);
     parts.push_back({send, recv, int64_t(bytes(sent.count))});
   }
   communicator(op).all_gather(turn.stream, parts, DType::u8, parts_.units.unit_names[size_t(turn.in.unit)]);

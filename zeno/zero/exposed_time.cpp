@@ -5,20 +5,20 @@
 
 namespace zeno::zero {
 
-Cause cause_of(const Instruction& in, int world) {
-  if (comm_use_of(in)) return world > 1 ? Cause::communication : Cause::other;
+Cause cause_of(const Instruction& in) {
+  if (comm_use_of(in)) return Cause::communication;
   if (in.is<Fetch>() || in.is<Store>() || in.is<GradsToHost>()) return Cause::link;
   if (in.is<Read>() || in.is<Write>()) return Cause::disk;
   return Cause::other;
 }
 
-ExposedTime::ExposedTime(const Program& program, int world)
+ExposedTime::ExposedTime(const Program& program)
     : program_(program), waited_(program.instructions.size(), 0.0) {
   const std::vector<Instruction>& list = program.instructions;
   std::array<int, kLanes> last;
   last.fill(-1);
   for (int i = 0; i < int(list.size()); ++i) {
-    causes_.push_back(cause_of(list[size_t(i)], world));
+    causes_.push_back(cause_of(list[size_t(i)]));
     before_.push_back(last[size_t(list[size_t(i)].lane)]);
     last[size_t(list[size_t(i)].lane)] = i;
   }

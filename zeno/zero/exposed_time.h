@@ -21,7 +21,7 @@ struct InstructionTime {
 // What an instruction keeps busy. In order of strength: of several things waited for at once, whose times
 // are not known, the last named is the likely one.
 enum class Cause { other, communication, link, disk };
-Cause cause_of(const Instruction& in, int world);
+Cause cause_of(const Instruction& in);
 
 // One step of one rank, in milliseconds.
 struct StepTimes {
@@ -36,7 +36,7 @@ struct StepTimes {
 
 class ExposedTime {
  public:
-  ExposedTime(const Program& program, int world);
+  explicit ExposedTime(const Program& program);
 
   // Of an instruction of the step; all zeros where its lane is not timed. Only what the compute lane has
   // waited for is asked, because other lanes may still be at work.

@@ -27,7 +27,7 @@ StepClock::StepClock(const Program& program, const Options& options)
       whole_(options.timing == Timing::sampled && options.lanes == 1 && options.world == 1),
       set_marks_(whole_ ? kFirst : mark_of(program.instructions.size(), ready)),
       sets_(size_t(options.depth), kNone),
-      exposed_(program, options.world),
+      exposed_(program),
       known_(program.instructions.size()) {
   if (options.timing == Timing::none) return;
   stopwatch_ = make_stopwatch(options.device, size_t(options.depth) * set_marks_);
