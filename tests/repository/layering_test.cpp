@@ -30,7 +30,7 @@ const std::vector<std::pair<std::string, std::set<std::string>>> kLayers{
     {"model", {"base", "device", "kernels", "nn", "checkpoint"}},
     {"generate", {"base", "device", "kernels", "nn", "model"}},
     {"data", {"base"}},
-    {"page", {"base"}},
+    {"page", {}},
     {"config", {"base", "device", "kernels", "zero", "checkpoint", "model", "data"}},
     {"plan", {"base", "device", "kernels", "comm", "nn", "zero", "model", "page", "config"}},
     {"report", {"base", "device", "comm", "zero", "data", "page", "config"}},
