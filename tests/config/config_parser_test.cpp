@@ -154,8 +154,6 @@ TEST(ConfigParser, RefusedByName) {
   const std::pair<const char*, const char*> cases[] = {
       {R"({"zero_optimization": {"zero_quantized_weights": true}})", "zero_quantized_weights"},
       {R"({"zero_optimization": {"legacy_stage1": true}})", "legacy_stage1"},
-      {R"({"zero_optimization": {"mics_shard_size": 4}})", "mics_shard_size"},
-      {R"({"zero_optimization": {"zero_hpz_partition_size": 8}})", "zero_hpz_partition_size"},
       {R"({"zero_optimization": {"zenflow": {"topk_ratio": 0.1}}})", "zenflow"},
       {R"({"tensor_parallel": {"autotp_size": 2}})", "autotp_size"},
       {R"({"pipeline": {"stages": 2}})", "stages"},
@@ -167,8 +165,6 @@ TEST(ConfigParser, RefusedByName) {
       {R"({"optimizer": {"type": "OneBitAdam", "params": {"lr": 1e-3}}})", "OneBitAdam"},
       {R"({"optimizer": {"type": "Lamb"}})", "Lamb"},
       {R"({"optimizer": {"params": {"freeze_step": 400, "lr": 1e-3}, "type": "OneBitLamb"}})", "OneBitLamb"},
-      {R"({"zero_optimization": {"mics_hierarchical_params_gather": true}})",
-       "mics_hierarchical_params_gather"},
       {R"({"zero_optimization": {"zero_quantized_gradients": true}})", "zero_quantized_gradients"},
       {R"({"gradient_allreduce_op": "sum"})", "gradient_allreduce_op"},
       {R"({"curriculum_learning": {"enabled": true}})", "curriculum_learning"},
@@ -192,6 +188,18 @@ TEST(ConfigParser, TheSameKeysSwitchedOffAreFine) {
     "disable_allgather": true, "optimizer": {"params": {"lr": 1e-5}}
   })");
   EXPECT_TRUE(parsed.warnings.empty()) << parsed.warnings[0];
+}
+
+TEST(ConfigParser, GroupsOfShards) {
+  const ParsedConfig mics = parse(R"({"zero_optimization": {"stage": 3, "mics_shard_size": 4,
+                                      "mics_hierarchical_params_gather": true}})");
+  EXPECT_EQ(mics.config.zero.shard_group, 4);
+  const ParsedConfig hpz = parse(R"({"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}})");
+  EXPECT_EQ(hpz.config.zero.param_group, 8);
+  const std::string both =
+      error_of(R"({"zero_optimization": {"stage": 3, "mics_shard_size": 4, "zero_hpz_partition_size": 8}})");
+  EXPECT_NE(both.find("expected one: groups for everything, or for parameters alone"), std::string::npos)
+      << both;
 }
 
 TEST(ConfigParser, GroupSizesThatMeanNoGroupsAreOff) {

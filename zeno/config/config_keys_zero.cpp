@@ -92,17 +92,29 @@ void add_stage3(TableBuilder& table) {
                 {"zero_optimization.stage3_gather_16bit_weights_on_model_save"}, "deprecated");
 }
 
+void add_groups(TableBuilder& table) {
+  table
+      .key<kZero, &ZeroConfig::shard_group>(
+          "mics_shard_size",
+          "ranks that share one copy of what the stage shards, such as those of a host; up to 1: all")
+      .range(-1)
+      .set_flag("--shard-group");
+  table
+      .key<kZero, &ZeroConfig::param_group>("zero_hpz_partition_size",
+                                            "stage 3: ranks that share one copy of the parameters; gradients "
+                                            "and optimizer states stay sharded over all")
+      .range(0)
+      .set_flag("--param-group");
+  table.no_effect("mics_hierarchical_params_gather", boolean, "false",
+                  "parameters are gathered between hosts first and within them then");
+}
+
 void add_refused(TableBuilder& table) {
-  constexpr std::string_view kGroups =
-      "hierarchical sharding (hpZ, MiCS) is not supported yet; remove the key to shard over all ranks";
   constexpr std::string_view kQuantized =
       "quantized communication (ZeRO++) is not supported yet; remove the key to communicate unquantized";
-  table.refused("zero_hpz_partition_size", integer, "1", kGroups).range(0);
   table.refused("zero_quantized_weights", boolean, "false", kQuantized);
   table.refused("zero_quantized_nontrainable_weights", boolean, "false", kQuantized);
   table.refused("zero_quantized_gradients", boolean, "false", kQuantized);
-  table.refused("mics_shard_size", integer, "-1", kGroups);
-  table.refused("mics_hierarchical_params_gather", boolean, "false", kGroups);
 }
 
 void add_deprecated_offload(TableBuilder& table) {
@@ -202,6 +214,7 @@ void add_zero_keys(TableBuilder& table) {
       .set_flag("--stage");
   add_communication(table);
   add_stage3(table);
+  add_groups(table);
   add_refused(table);
   add_deprecated_offload(table);
   add_inner_blocks(table);

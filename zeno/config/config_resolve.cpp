@@ -85,6 +85,16 @@ void resolve_zero(ParsedConfig& parsed) {
   require(zero.allgather_bucket_size % 2 == 0, kUsage,
           "[config] {}: got {}, expected an even number of elements",
           where(parsed, "zero_optimization.allgather_bucket_size"), zero.allgather_bucket_size);
+  require(zero.shard_group <= 1 || zero.param_group <= 1, kUsage,
+          "[config] {} and {}: got both, expected one: groups for everything, or for parameters alone",
+          where(parsed, "zero_optimization.mics_shard_size"),
+          where(parsed, "zero_optimization.zero_hpz_partition_size"));
+  const auto no_effect = [&](const char* key) {
+    parsed.notes.push_back(fmt::format("{}: no effect at stage {}", where(parsed, key), zero.stage));
+  };
+  if (zero.shard_group > 1 && zero.stage == 0) no_effect("zero_optimization.mics_shard_size");
+  if (zero.param_group > 1 && !zero::shards_parameters(int(zero.stage)))
+    no_effect("zero_optimization.zero_hpz_partition_size");
   if (zero::shards_parameters(int(zero.stage))) return;
   for (const auto& [key, origin] : parsed.origins) {
     const bool stage3 = key.starts_with("zero_optimization.stage3_");

@@ -115,6 +115,8 @@ int64_t sequence_length(const RunConfig& run, int64_t max_positions) {
 
 zero::EngineOptions engine_options(const TrainConfig& config, int64_t seq_len, Device device) {
   zero::Policy policy;
+  if (config.zero.param_group > 1) policy.sharding = zero::Sharding::params_in_groups;
+  if (config.zero.shard_group > 1) policy.sharding = zero::Sharding::in_groups;
   zero::apply_stage(policy, int(config.zero.stage));
   policy.compute = config.precision.compute;
   policy.grad = config.precision.grad_accum;
@@ -149,6 +151,8 @@ zero::EngineOptions engine_options(const TrainConfig& config, int64_t seq_len, D
   policy.offload.activations = config.recompute.offload;
   zero::EngineOptions options{
       .policy = policy, .shape = {config.batch.micro_batch, seq_len}, .device = device};
+  const int64_t group = std::max(config.zero.shard_group, config.zero.param_group);
+  options.inner = group > 1 ? int(group) : 0;
   const bool in_memory = config.run.peer_snapshot > 0;
   if (config.run.save_every > 0 || in_memory) options.snapshot_piece = checkpoint::kExtentElements;
   if (in_memory) options.snapshot_copies = kPeerSnapshots;

@@ -96,7 +96,7 @@ PlanBytes plan_bytes(const PlanModel& model, const zero::EngineOptions& options,
   if (model.params) {
     zero::Policy policy = options.policy;
     policy.offload.far_host |= options.device.kind == Device::Kind::cuda;
-    set_states(bytes, model_states(*model.params, policy, world));
+    set_states(bytes, model_states(*model.params, policy, zero::mesh_of(options, world)));
   }
   return bytes;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -104,6 +105,11 @@ Snapshot::Mode snapshot_mode(const EngineOptions& options, const UnitTable& unit
 }
 
 }  // namespace
+
+int inner_of_hosts(int ranks_per_host, int world) {
+  const bool in_two_levels = ranks_per_host > 1 && ranks_per_host < world && world % ranks_per_host == 0;
+  return in_two_levels && std::has_single_bit(unsigned(ranks_per_host)) ? ranks_per_host : 0;
+}
 
 comm::Mesh mesh_of(const EngineOptions& options, int world) {
   const int inner = options.inner > 0 ? options.inner : world;

@@ -48,6 +48,10 @@ struct CompiledStep {
   Program program;
   CompileInput input(const nn::LayerList& model) const { return {model, units, policy, mesh, shape}; }
 };
+// Ranks along `inner` of a world whose hosts have `ranks_per_host` ranks in a row (0: hosts differ), where
+// nothing else is asked for: those of a host if they are a power of two, so that sums across hosts have the
+// bits of one sum over all ranks; else 0.
+int inner_of_hosts(int ranks_per_host, int world);
 // How the ranks of a world are arranged. Error(usage) when they cannot be.
 comm::Mesh mesh_of(const EngineOptions& options, int world);
 CompiledStep compile_step(const nn::LayerList& model, const EngineOptions& options, int world);

@@ -21,7 +21,8 @@ void Executor::run(const Gather& op, const Turn& turn) {
     const Partition::Piece sent = group.partition.part(chunk, rank_, op.sharded);
     const Partition::Piece all = group.partition.part(chunk, rank_, op.sharded - op.over);
     std::byte* recv = at(range.region) + bytes(in_shard ? all.shard : all.full);
-    const std::byte* send = op.in_place ? recv + bytes(sent.full - all.full) : at(op.from) + bytes(sent.shard);
+    const std::byte* send =
+        op.in_place ? recv + bytes(sent.full - all.full) : at(op.from) + bytes(sent.shard);
     parts.push_back({send, recv, int64_t(bytes(sent.count))});
   }
   communicator(op).all_gather(turn.stream, parts, DType::u8, parts_.units.unit_names[size_t(turn.in.unit)]);

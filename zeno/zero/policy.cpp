@@ -4,13 +4,14 @@
 
 namespace zeno::zero {
 
-void apply_stage(Policy& policy, int stage, comm::Axes axes) {
+void apply_stage(Policy& policy, int stage) {
   require(stage >= 0 && stage < kStages, ErrorKind::usage, "[zero] stage: got {}, expected 0 to {}", stage,
           kStages - 1);
-  const auto from = [&](int first) { return stage >= first ? axes : comm::Axes{}; };
-  policy.optimizer = from(1);
-  policy.grads = from(2);
-  policy.params = from(3);
+  const comm::Axes states = policy.sharding == Sharding::in_groups ? comm::kShardAxes : comm::kDataAxes;
+  const comm::Axes params = policy.sharding == Sharding::everywhere ? comm::kDataAxes : comm::kShardAxes;
+  policy.optimizer = stage >= 1 ? states : comm::Axes{};
+  policy.grads = stage >= 2 ? states : comm::Axes{};
+  policy.params = stage >= 3 ? params : comm::Axes{};
 }
 
 bool shards_parameters(int stage) {
@@ -26,6 +27,13 @@ Policy normalized(Policy policy, const comm::Mesh& mesh) {
           "the axes of "
           "parameters and gradients among those of the optimizer states",
           describe(policy.params), describe(policy.grads), describe(policy.optimizer));
+  // A copy's own sums would be added to those of other copies in another order than ranks are.
+  const bool copies = !policy.optimizer.empty() && policy.optimizer != mesh.needed(comm::kDataAxes);
+  require(!policy.reproducible || !copies, ErrorKind::usage,
+          "[zero] reproducible: got optimizer states that are sharded in groups of {} ranks, expected shards "
+          "over all {}; "
+          "leave out --shard-group or --reproducible",
+          mesh.size(policy.optimizer), mesh.ranks());
   if (policy.reproducible) {
     policy.order = Order::vertical;
     policy.grads = policy.optimizer;

@@ -17,6 +17,11 @@ namespace zeno::zero {
 // layer, so that a sharded layer is gathered once per pass and its gradient is complete early.
 enum class Order { horizontal, vertical };
 
+// What the stages of ZeRO shard over: all ranks that see different data; the groups along the mesh's shard
+// axes, each of which holds a copy (MiCS, HSDP); or groups for parameters, which every pass gathers, and all
+// ranks for gradients and optimizer states, which a step reduces and updates once.
+enum class Sharding { everywhere, in_groups, params_in_groups };
+
 // Which states leave the device between uses, and how much of them moves at once. Counts are elements of one
 // rank. What fits a faster tier stays there: first the device's part, then the host's, then the disk's.
 struct Offload {
@@ -39,6 +44,7 @@ struct Policy {
   // The axes that each state is sharded over; none: every rank keeps all of it. Parameters and gradients are
   // sharded over no axis that the optimizer states are not.
   comm::Axes params, grads, optimizer;
+  Sharding sharding = Sharding::everywhere;  // what apply_stage makes of a stage
 
   DType compute = DType::f32;
   DType grad = DType::f32;       // accumulation
@@ -77,9 +83,9 @@ struct Policy {
   bool splits_masters() const { return compute == DType::bf16 && states == DType::f32; }
 };
 
-// The placements of ZeRO stage 0, 1, 2 or 3, with shards over `axes`.
+// The placements of ZeRO stage 0, 1, 2 or 3.
 inline constexpr int kStages = 4;
-void apply_stage(Policy& policy, int stage, comm::Axes axes = comm::kDataAxes);
+void apply_stage(Policy& policy, int stage);
 bool shards_parameters(int stage);
 
 // Consequences that follow from others and from the mesh: nothing is sharded over an axis of one rank;

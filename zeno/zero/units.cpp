@@ -101,6 +101,11 @@ void place_params(UnitTable& table, const Policy& policy, const comm::Mesh& mesh
     const bool fits = offload.params == Tier::host || host + count <= offload.host_params;
     group.tier = fits ? Tier::host : Tier::disk;
     group.moves = group.tier == Tier::disk || offload.far_host;
+    require(!group.moves || !group.trainable || group.params == group.optimizer, ErrorKind::usage,
+            "[zero] parameters that leave the device: got shards over {}, and over {} for the optimizer "
+            "states, expected "
+            "the same; use --shard-group for both, or keep parameters on the device",
+            describe(group.params), describe(group.optimizer));
     if (fits) host += count;
   }
 }
