@@ -32,7 +32,7 @@ nn::LayerList model(test::TinyShape shape = {}) { return test::tiny_decoder(test
 template <class Kind>
 double seconds(const nn::LayerList& layers, const zero::EngineOptions& o, const Machine& machine, int world) {
   const zero::CompiledStep step = zero::compile_step(layers, o, world);
-  const CostModel costs(layers, step, machine, world);
+  const CostModel costs(layers, step, machine);
   double sum = 0;
   for (const zero::Instruction& in : step.program.instructions)
     sum += in.is<Kind>() ? costs.of(in).seconds : 0;

@@ -38,7 +38,8 @@ struct TwoLanes {
   Stream gather{StreamOptions{.device = {}, .name = "gather"}};
 
   TwoLanes() {
-    program.instructions.push_back({.action = Gather{{comm::Axis::inner}}, .lane = Lane::gather, .signals = true});
+    program.instructions.push_back(
+        {.action = Gather{{comm::Axis::inner}}, .lane = Lane::gather, .signals = true});
     program.instructions.push_back({.action = Forward{}, .lane = Lane::compute, .waits = {0}});
   }
   void queue(StepClock& clock, int slot, int gather_ms, int compute_ms) {

@@ -70,7 +70,8 @@ AdviceQuestion question_of(const config::ParsedConfig& parsed, const nn::LayerLi
   const bool batch_open = config.batch.micro_batch == 0;
   if (batch_open) filled.batch.micro_batch = filled.batch.grad_accum = 1;
   if (filled.batch.grad_accum == 0) filled.batch.grad_accum = 1;
-  const zero::EngineOptions options = config::engine_options(filled, seq, device);
+  zero::EngineOptions options = config::engine_options(filled, seq, device);
+  options.ranks_per_host = world.ranks_per_host();
   const Setting given{int(config.zero.stage), Homes::as_given, options.policy.recompute,
                       std::max<int64_t>(1, config.batch.micro_batch)};
   const MemoryLimits limits = memory_limits(config.run, device, world.local_size());

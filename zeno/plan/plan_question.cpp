@@ -91,7 +91,7 @@ PlanQuestion make_question(config::ParsedConfig parsed, PlanSubject subject, con
   q.layers = model::build_layers(q.subject.model, seq, config::tuning_of(config));
   q.options = config::engine_options(config, seq, q.device);
   q.node_ranks = ranks_of_node(place, q);
-  if (q.options.inner == 0) q.options.inner = zero::inner_of_hosts(q.node_ranks, q.world);
+  q.options.ranks_per_host = q.node_ranks;
   q.limits = limits_of(config.run, q.device, q.subject.described, q.node_ranks, machine);
   return q;
 }

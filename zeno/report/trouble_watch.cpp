@@ -69,8 +69,7 @@ std::string TroubleWatch::place_of(TroubleKind kind) const {
   const std::vector<zero::Instruction>& list = engine_.program().instructions;
   std::map<std::pair<std::string_view, int>, double> sums;  // by name of an instruction and unit
   for (size_t i = 0; i < waited.size(); ++i) {
-    if (zero::cause_of(list[i]) == *cause)
-      sums[{name_of(list[i]), list[i].unit}] += waited[i];
+    if (zero::cause_of(list[i]) == *cause) sums[{name_of(list[i]), list[i].unit}] += waited[i];
   }
   const auto most = std::max_element(sums.begin(), sums.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });

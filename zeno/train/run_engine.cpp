@@ -70,7 +70,7 @@ RunEngine make_engine(const config::TrainConfig& config, const model::ModelConfi
   nn::LayerList layers = model::build_layers(model, seq_len, result.tuning);
   zero::EngineOptions options =
       config::engine_options(config, seq_len, config::device_of(run, world.local_rank()));
-  if (options.inner == 0) options.inner = zero::inner_of_hosts(world.ranks_per_host(), world.size());
+  options.ranks_per_host = world.ranks_per_host();
   options.policy.trains = trains;
   if (!run.trace.empty()) options.timing = zero::Timing::every;
   if (!trains) options.snapshot_piece = options.snapshot_copies = 0;

@@ -106,13 +106,10 @@ Snapshot::Mode snapshot_mode(const EngineOptions& options, const UnitTable& unit
 
 }  // namespace
 
-int inner_of_hosts(int ranks_per_host, int world) {
-  const bool in_two_levels = ranks_per_host > 1 && ranks_per_host < world && world % ranks_per_host == 0;
-  return in_two_levels && std::has_single_bit(unsigned(ranks_per_host)) ? ranks_per_host : 0;
-}
-
 comm::Mesh mesh_of(const EngineOptions& options, int world) {
-  const int inner = options.inner > 0 ? options.inner : world;
+  const int host = options.ranks_per_host;
+  const bool in_two_levels = host > 1 && world % host == 0 && std::has_single_bit(unsigned(host));
+  const int inner = options.inner > 0 ? options.inner : in_two_levels ? host : world;
   require(world % inner == 0, ErrorKind::usage,
           "[engine] groups of ranks: got {} ranks in groups of {}, expected a number of ranks that groups of "
           "this size "

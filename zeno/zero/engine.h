@@ -22,12 +22,13 @@ namespace zeno::zero {
 
 struct EngineOptions {
   Policy policy;
-  // Ranks in a row along the mesh's `inner`: those of a host, or those that hold one copy of the states. 0:
-  // all.
+  // Ranks in a row along the mesh's `inner`, which hold one copy of what is sharded in groups. 0: those of a
+  // host where that keeps the bits of sums over all ranks (mesh_of), else all.
   int inner = 0;
-  nn::BatchShape shape;  // of one micro-batch; shape.device is set from `device`
-  Device device;         // of this rank
-  int threads = 0;       // of the compute stream on a CPU; 0: this rank's share of the cores
+  int ranks_per_host = 0;  // as World::ranks_per_host
+  nn::BatchShape shape;    // of one micro-batch; shape.device is set from `device`
+  Device device;           // of this rank
+  int threads = 0;         // of the compute stream on a CPU; 0: this rank's share of the cores
   // Which steps have their instructions timed; none given: every one on a CPU, a sample on a GPU.
   std::optional<Timing> timing;
   size_t memory_limit = 0;  // bytes this rank may use; 0: no limit
@@ -48,11 +49,9 @@ struct CompiledStep {
   Program program;
   CompileInput input(const nn::LayerList& model) const { return {model, units, policy, mesh, shape}; }
 };
-// Ranks along `inner` of a world whose hosts have `ranks_per_host` ranks in a row (0: hosts differ), where
-// nothing else is asked for: those of a host if they are a power of two, so that sums across hosts have the
-// bits of one sum over all ranks; else 0.
-int inner_of_hosts(int ranks_per_host, int world);
-// How the ranks of a world are arranged. Error(usage) when they cannot be.
+// How the ranks of a world are arranged: hosts along `outer`, so that sums and gathers go within hosts and
+// across them in two levels, where each host has the same power of two of ranks. Error(usage) when the groups
+// asked for do not divide the world.
 comm::Mesh mesh_of(const EngineOptions& options, int world);
 CompiledStep compile_step(const nn::LayerList& model, const EngineOptions& options, int world);
 

@@ -8,6 +8,13 @@
 #include "zeno/zero/executor.h"
 
 namespace zeno::zero {
+namespace {
+
+StateStore::OnDisk on_disk(Moved kind) {
+  return kind == Moved::states ? StateStore::OnDisk::states : StateStore::OnDisk::params;
+}
+
+}  // namespace
 
 std::byte* Executor::region(RegionId id) const {
   const Region& r = running_->regions[id];
@@ -203,14 +210,6 @@ void Executor::run(const GradsToHost& op, const Turn& turn) {
                parts_.store.bytes_of(State::grad, op.group, run.piece.count));
   }
 }
-
-namespace {
-
-StateStore::OnDisk on_disk(Moved kind) {
-  return kind == Moved::states ? StateStore::OnDisk::states : StateStore::OnDisk::params;
-}
-
-}  // namespace
 
 // On a lane of the host: blocks it until the bytes are there.
 void Executor::run(const Read& op, const Turn& turn) {

@@ -21,6 +21,47 @@ void add_to_grads(const GradBindings& grads, Touches& touches) {
 constexpr Storage kSums{Kept::sums, 0};
 constexpr Storage outcome(Lane lane) { return {Kept::outcome, int(lane)}; }
 
+std::string text_of(const ChunkRange& chunks) {
+  return fmt::format(" g{}[{}..{})", chunks.group, chunks.first, chunks.first + chunks.count);
+}
+
+std::string text_of(const Payload& payload) {
+  std::string text = fmt::format(" {}", name_of(payload.kind));
+  if (payload.chunk >= 0) text += fmt::format(" c{}", payload.chunk);
+  return text;
+}
+
+std::string text_of(const Reduce& op) {
+  std::string text;
+  for (const auto& [chunks, accumulate] : op.bucket) text += text_of(chunks) + (accumulate ? "+" : "");
+  return text;
+}
+
+std::string text_of(const GatherSums& op) {
+  std::string text;
+  for (const ChunkRange& chunks : op.bucket) text += text_of(chunks);
+  return text;
+}
+
+// What an action says besides its name.
+std::string details_of(const Action& action) {
+  return std::visit(
+      Overload{[](const Read& op) { return text_of(op.payload); },
+               [](const Fetch& op) { return text_of(op.payload); },
+               [](const Store& op) { return text_of(op.payload); },
+               [](const Write& op) { return text_of(op.payload); },
+               [](const GradsToHost& op) { return fmt::format(" c{}", op.chunk); },
+               [](const Gather& op) { return text_of(op.chunks); },
+               [](const Decode& op) { return fmt::format(" g{}", op.group); },
+               [](const ZeroGrads& op) { return fmt::format(" g{}", op.grads.group); },
+               [](const AddGrads& op) { return fmt::format(" g{}", op.sum.group); },
+               [](const Reduce& op) { return text_of(op); }, [](const GatherSums& op) { return text_of(op); },
+               [](const Scan& op) { return fmt::format(" g{}", op.group); },
+               [](const Update& op) { return fmt::format(" g{} c{}", op.group, op.chunk); },
+               [](const auto&) { return std::string(); }},
+      action);
+}
+
 }  // namespace
 
 void Start::touch(Touches& touches) const { touches.write(kSums); }
@@ -172,51 +213,6 @@ const GradBindings* grads_of(const Instruction& in) {
   if (const Backward* backward = in.as<Backward>()) return &backward->grads;
   return nullptr;
 }
-
-namespace {
-
-std::string text_of(const ChunkRange& chunks) {
-  return fmt::format(" g{}[{}..{})", chunks.group, chunks.first, chunks.first + chunks.count);
-}
-
-std::string text_of(const Payload& payload) {
-  std::string text = fmt::format(" {}", name_of(payload.kind));
-  if (payload.chunk >= 0) text += fmt::format(" c{}", payload.chunk);
-  return text;
-}
-
-std::string text_of(const Reduce& op) {
-  std::string text;
-  for (const auto& [chunks, accumulate] : op.bucket) text += text_of(chunks) + (accumulate ? "+" : "");
-  return text;
-}
-
-std::string text_of(const GatherSums& op) {
-  std::string text;
-  for (const ChunkRange& chunks : op.bucket) text += text_of(chunks);
-  return text;
-}
-
-// What an action says besides its name.
-std::string details_of(const Action& action) {
-  return std::visit(
-      Overload{[](const Read& op) { return text_of(op.payload); },
-               [](const Fetch& op) { return text_of(op.payload); },
-               [](const Store& op) { return text_of(op.payload); },
-               [](const Write& op) { return text_of(op.payload); },
-               [](const GradsToHost& op) { return fmt::format(" c{}", op.chunk); },
-               [](const Gather& op) { return text_of(op.chunks); },
-               [](const Decode& op) { return fmt::format(" g{}", op.group); },
-               [](const ZeroGrads& op) { return fmt::format(" g{}", op.grads.group); },
-               [](const AddGrads& op) { return fmt::format(" g{}", op.sum.group); },
-               [](const Reduce& op) { return text_of(op); }, [](const GatherSums& op) { return text_of(op); },
-               [](const Scan& op) { return fmt::format(" g{}", op.group); },
-               [](const Update& op) { return fmt::format(" g{} c{}", op.group, op.chunk); },
-               [](const auto&) { return std::string(); }},
-      action);
-}
-
-}  // namespace
 
 std::string_view name_of(Moved moved) {
   switch (moved) {
