@@ -6,7 +6,7 @@
 
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_dir.h"
-#include "tests/support/train_run.h"
+#include "tests/zero/mesh_runs.h"
 #include "zeno/base/rng.h"
 
 namespace zeno::zero {
@@ -21,31 +21,6 @@ using test::RunResult;
 using test::RunSpec;
 
 constexpr bool kFull = ZENO_FULL_TESTS;
-
-struct Placements {
-  const char* name;
-  Axes params, grads, optimizer;
-};
-constexpr Axes kNone{};
-const std::vector<Placements> kPlacements{
-    {"stage 0", kNone, kNone, kNone},
-    {"stage 1", kNone, kNone, kDataAxes},
-    {"stage 2", kNone, kDataAxes, kDataAxes},
-    {"stage 3", kDataAxes, kDataAxes, kDataAxes},
-    {"stage 1 in groups", kNone, kNone, kShardAxes},
-    {"stage 2 in groups", kNone, kShardAxes, kShardAxes},
-    {"stage 3 in groups", kShardAxes, kShardAxes, kShardAxes},
-    {"parameters in groups", kShardAxes, kDataAxes, kDataAxes},
-    {"parameters and gradients in groups", kShardAxes, kShardAxes, kDataAxes},
-    {"parameters in groups, whole gradients", kShardAxes, kNone, kDataAxes},
-    {"gradients in groups", kNone, kShardAxes, kDataAxes},
-};
-
-void place(Policy& policy, const Placements& placements) {
-  policy.params = placements.params;
-  policy.grads = placements.grads;
-  policy.optimizer = placements.optimizer;
-}
 
 struct Shape {
   int outer, inner;
@@ -62,7 +37,7 @@ class MeshBits : public testing::TestWithParam<Shape> {
   }
   RunSpec on_mesh(RunSpec spec, const Placements& placements) const {
     spec.inner = GetParam().inner;
-    place(spec.policy, placements);
+    placements.apply(spec.policy);
     return spec;
   }
   // One in `stride`, spread by a hash, unless all are to run.
@@ -99,7 +74,7 @@ TEST_P(MeshBits, EveryPlacementHasTheBitsOfTheFlatRun) {
       base.family = family;
       base.policy.compute = dtype;
       const RunResult reference = run_threads(base);
-      for (const Placements& placements : kPlacements) {
+      for (const Placements& placements : all_placements()) {
         for (const int64_t bucket : {int64_t(500), int64_t(6000), int64_t(1) << 40}) {
           for (const nn::Recompute recompute : {nn::Recompute::none, nn::Recompute::full}) {
             if (!is_sampled(12)) continue;
@@ -120,7 +95,7 @@ TEST_P(MeshBits, MicroBatchesInVerticalOrder) {
   base.policy.micro_batches = 3;
   base.policy.order = Order::vertical;
   const RunResult reference = run_threads(base);
-  for (const Placements& placements : kPlacements) {
+  for (const Placements& placements : all_placements()) {
     if (is_sampled(3)) expect_bits(on_mesh(base, placements), reference, placements.name);
   }
 }
@@ -132,7 +107,7 @@ TEST_P(MeshBits, MicroBatchesInHorizontalOrder) {
   const RunResult replicated = run_threads(base);
   apply_stage(base.policy, 2);
   const RunResult sharded = run_threads(base);
-  for (const Placements& placements : kPlacements) {
+  for (const Placements& placements : all_placements()) {
     const bool in_groups = placements.grads == kShardAxes && GetParam().outer > 1 && GetParam().inner > 1;
     if (in_groups || !is_sampled(2)) continue;
     expect_bits(on_mesh(base, placements), keeps_all(placements.grads) ? replicated : sharded,
@@ -147,7 +122,7 @@ TEST_P(MeshBits, GradientsOnTheWireInBf16) {
   const RunResult all_reduced = run_threads(base);
   apply_stage(base.policy, 2);
   const RunResult scattered = run_threads(base);
-  for (const Placements& placements : kPlacements) {
+  for (const Placements& placements : all_placements()) {
     if (!is_sampled(2)) continue;
     expect_bits(on_mesh(base, placements), keeps_all(placements.optimizer) ? all_reduced : scattered,
                 placements.name);
@@ -157,7 +132,7 @@ TEST_P(MeshBits, GradientsOnTheWireInBf16) {
 TEST_P(MeshBits, StatesOnTheHostOrOnDisk) {
   const test::TempDir folder;
   const RunResult reference = run_threads(flat());
-  for (const Placements& placements : kPlacements) {
+  for (const Placements& placements : all_placements()) {
     for (const Tier tier : {Tier::host, Tier::disk}) {
       if (!is_sampled(4)) continue;
       RunSpec spec = on_mesh(flat(), placements);
@@ -175,7 +150,7 @@ TEST_P(MeshBits, ReproducibleRuns) {
   base.policy.reproducible = true;
   base.policy.micro_batches = 2;
   const RunResult reference = run_threads(base);
-  for (const Placements& placements : kPlacements) {
+  for (const Placements& placements : all_placements()) {
     if (placements.optimizer != kShardAxes && is_sampled(2))
       expect_bits(on_mesh(base, placements), reference, placements.name);
   }
@@ -183,11 +158,11 @@ TEST_P(MeshBits, ReproducibleRuns) {
 
 // What goes from host to host is what a ring of hosts would send: each byte of a gather or a sum once.
 TEST(MeshTraffic, EveryByteLeavesItsHostOnce) {
-  for (const Placements& placements : kPlacements) {
+  for (const Placements& placements : all_placements()) {
     RunSpec spec;
     spec.world = 8;
     spec.inner = 4;
-    place(spec.policy, placements);
+    placements.apply(spec.policy);
     const CompiledStep step = compile_step(test::model_of(spec), test::options_of(spec), spec.world);
     int64_t whole = 0, gathered = 0, reduced = 0;  // by all ranks of a host, from other hosts
     for (const Group& group : step.units.groups) whole += group.padded();

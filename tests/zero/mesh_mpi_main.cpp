@@ -1,0 +1,55 @@
+// One rank of a mesh of processes, started by mpirun (mesh_mpi_test.cpp):
+//   test_zero_mpi RANKS_PER_HOST
+// Trains with every placement as if each RANKS_PER_HOST processes were a host. Rank 0 prints, for each: name,
+// hash of the weights, bytes that its host sent to others in the last step, and what the program says of
+// them.
+#include <cstdlib>
+
+#include "tests/comm/rank_process.h"
+#include "tests/zero/mesh_runs.h"
+
+namespace zeno::zero {
+namespace {
+
+int64_t sum_of_host(comm::World& world, int64_t mine, int ranks_per_host) {
+  const std::vector<std::string> all = world.exchange(std::to_string(mine));
+  int64_t sum = 0;
+  for (int r = 0; r < ranks_per_host; ++r) sum += std::stoll(all[size_t(r)]);
+  return sum;
+}
+
+void train(comm::World& world, const Placements& placements, int ranks_per_host) {
+  test::RunSpec spec;
+  spec.world = world.size();
+  spec.steps = 2;
+  spec.inner = ranks_per_host;
+  placements.apply(spec.policy);
+  const test::RunResult result = test::run_rank(spec, world);
+  const int64_t sent = sum_of_host(world, result.traffic.between_hosts, ranks_per_host);
+  const CompiledStep step = compile_step(test::model_of(spec), test::options_of(spec), world.size());
+  // Every rank tells those of other hosts its part of the loss and the norm.
+  const int64_t norms = int64_t(sizeof(StepSums)) * ranks_per_host * (world.size() - ranks_per_host);
+  if (world.rank() == 0)
+    fmt::print("{}: {:016x} sent {} formula {}\n", placements.name, result.hash, sent,
+               bytes_across(step) + norms);
+}
+
+}  // namespace
+}  // namespace zeno::zero
+
+int main(int argc, char** argv) {
+  using namespace zeno;
+  if (argc < 2) return 2;
+  const int ranks_per_host = std::atoi(argv[1]);
+  const comm::WorldOptions options{.deadline = std::chrono::seconds(60), .ranks_per_host = ranks_per_host};
+  const char* at = "the start";
+  return comm::run_rank_process(
+      options,
+      [&](comm::World& world) {
+        for (const zero::Placements& placements : zero::all_placements()) {
+          at = placements.name;
+          zero::train(world, placements, ranks_per_host);
+        }
+      },
+      at);
+}
