@@ -90,6 +90,7 @@ int tell_room(const char* path, struct statvfs* info) {
 
 void wait_for_wishes() {
   struct sigaction action {};
+  sigfillset(&action.sa_mask);  // one at a time: of two that come at once, SIGCONT has the last word
   action.sa_handler = [](int signal) { wish = signal; };  // and the read of the next call is interrupted
   sigaction(SIGUSR1, &action, nullptr);
   sigaction(SIGUSR2, &action, nullptr);
