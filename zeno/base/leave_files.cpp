@@ -1,6 +1,5 @@
 #include "zeno/base/leave_files.h"
 
-#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -8,12 +7,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <charconv>
 #include <chrono>
+#include <cinttypes>
 #include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <string>
 #include <string_view>
 
 #include "zeno/base/disk_operation.h"
@@ -21,36 +23,20 @@
 namespace zeno {
 namespace {
 
-// The copy of one thread of many: others may have held any lock when it was made, so it makes calls of the
-// system only.
-
-// "7f0000000000-7f0040000000 rw-p ...": unmapped if it is large. The copy would keep the memory of the run.
-void drop_if_large(std::string_view line, uintptr_t stack) {
-  constexpr uintptr_t kLarge = uintptr_t(16) << 20;
-  uintptr_t begin = 0, end = 0;
-  const char* last = line.data() + line.size();
-  const char* dash = std::from_chars(line.data(), last, begin, 16).ptr;
-  if (dash == last) return;
-  const char* space = std::from_chars(dash + 1, last, end, 16).ptr;
-  const bool writable = last - space > 2 && space[2] == 'w';
-  const bool used = begin <= stack && stack < end;
-  if (writable && !used && end - begin >= kLarge) ::munmap(reinterpret_cast<void*>(begin), end - begin);
-}
-
-void drop_large_memory() {
-  std::array<char, 1 << 14> buffer;
-  const int maps = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-  ssize_t bytes = 0;
-  // The kernel gives whole lines.
-  while ((bytes = ::read(maps, buffer.data(), buffer.size())) > 0) {
-    std::string_view text(buffer.data(), size_t(bytes));
-    while (!text.empty()) {
-      const size_t end = std::min(text.find('\n'), text.size() - 1);
-      drop_if_large(text.substr(0, end), reinterpret_cast<uintptr_t>(&bytes));
-      text.remove_prefix(end + 1);
-    }
+// A copy of the memory of the run would take as much again, and pages that a GPU may use are copied at once.
+void keep_memory_from_copy() {
+  // What is larger is address space that sanitizers have reserved.
+  constexpr uintptr_t kLarge = uintptr_t(16) << 20, kLargest = uintptr_t(1) << 40;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t begin = 0, end = 0;
+    char writable = 0;
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " %*c%c", &begin, &end, &writable) != 3) continue;
+    const auto here = reinterpret_cast<uintptr_t>(&line);
+    if (writable != 'w' || end - begin < kLarge || end - begin >= kLargest || (begin <= here && here < end))
+      continue;
+    ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTFORK);
   }
-  ::close(maps);
 }
 
 // What is no file (pipes, connections, devices, memory): others wait for the end of a pipe, and a GPU for its
@@ -70,9 +56,10 @@ void close_all_but_files() {
   }
 }
 
+// In a copy of one thread of many: others may have held any lock when it was made, so from here on it makes
+// calls of the system only.
 [[noreturn]] void close_behind(pid_t parent) {
   ::prctl(PR_SET_NAME, "zeno-closing");
-  drop_large_memory();
   constexpr useconds_t kMoment = 10'000;
   while (::getppid() == parent) ::usleep(kMoment);
   close_all_but_files();
@@ -86,6 +73,7 @@ void leave_files_behind() noexcept {
   static std::atomic<bool> done{false};
   try {
     if (!find_disk_stall(kMoment) || done.exchange(true)) return;
+    keep_memory_from_copy();
   } catch (...) {  // no memory: then the end takes as long as it takes
     return;
   }
