@@ -23,18 +23,23 @@
 namespace zeno {
 namespace {
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;  // has large memory of its own, which no thread can do without
+#else
+constexpr bool kSanitized = false;
+#endif
+
 // A copy of the memory of the run would take as much again, and pages that a GPU may use are copied at once.
 void keep_memory_from_copy() {
-  // What is larger is address space that sanitizers have reserved.
-  constexpr uintptr_t kLarge = uintptr_t(16) << 20, kLargest = uintptr_t(1) << 40;
+  if (kSanitized) return;
+  constexpr uintptr_t kLarge = uintptr_t(16) << 20;
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
     uintptr_t begin = 0, end = 0;
     char writable = 0;
     if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " %*c%c", &begin, &end, &writable) != 3) continue;
     const auto here = reinterpret_cast<uintptr_t>(&line);
-    if (writable != 'w' || end - begin < kLarge || end - begin >= kLargest || (begin <= here && here < end))
-      continue;
+    if (writable != 'w' || end - begin < kLarge || (begin <= here && here < end)) continue;
     ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTFORK);
   }
 }
