@@ -13,6 +13,7 @@
 
 #include "cli/commands.h"
 #include "zeno/base/cache_folder.h"
+#include "zeno/base/disk_operation.h"
 #include "zeno/base/file.h"
 #include "zeno/base/host.h"
 #include "zeno/base/log.h"
@@ -74,6 +75,7 @@ void show_launch() {
 }
 
 void show_folder(std::string_view what, const Path& folder, uint64_t least, const std::string& when_small) {
+  const DiskOperation waiting("inspecting", folder);
   std::error_code error;
   const std::filesystem::space_info space = std::filesystem::space(folder, error);
   if (error) return row(what, fmt::format("{}: {}", folder.string(), error.message()));
@@ -98,6 +100,7 @@ void show_limits() {
 
 std::string time_of(const Path& file) {
   using namespace std::chrono;
+  const DiskOperation waiting("inspecting", file);
   const auto time = file_clock::to_sys(std::filesystem::last_write_time(file));
   return fmt::format("{:%Y-%m-%d %H:%M}",
                      fmt::localtime(system_clock::to_time_t(time_point_cast<system_clock::duration>(time))));

@@ -96,8 +96,7 @@ void show_deepspeed(const Path& path) {
 // Anything that looks like weights is read, so that what is wrong with it is said.
 bool holds_weights(const Path& folder) {
   constexpr std::string_view kEndings[] = {".safetensors", ".bin", ".pt", ".pth", ".gguf", ".index.json"};
-  return std::ranges::any_of(std::filesystem::directory_iterator(folder), [&](const auto& entry) {
-    const std::string name = entry.path().filename().string();
+  return std::ranges::any_of(list_folder(folder), [&](const std::string& name) {
     return std::ranges::any_of(kEndings, [&](std::string_view ending) { return name.ends_with(ending); });
   });
 }

@@ -9,12 +9,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_dir.h"
+#include "zeno/base/disk_operation.h"
 #include "zeno/device/disk_store.h"
 
 namespace zeno {
@@ -49,6 +51,36 @@ TEST(SwapFile, BelongsToOneRun) {
   DiskStore twice(options({dir.path(), dir.path()}));
   expect_error(ErrorKind::io, {"name each folder once"}, [&] { twice.create(); });
   EXPECT_TRUE(list_folder(dir.path()).empty());
+}
+
+// Notes which operation stands for each of its calls.
+class NotingFiles final : public FileSystem {
+ public:
+  int open(const char* path, int flags, mode_t mode) override {
+    note();
+    return FileSystem::open(path, flags, mode);
+  }
+  int rename(const char* from, const char* to) override {
+    note();
+    return FileSystem::rename(from, to);
+  }
+  std::vector<std::string> operations;
+
+ private:
+  void note() {
+    const auto under_way = find_disk_stall(std::chrono::milliseconds(0));
+    operations.push_back(under_way ? under_way->operation : "unknown");
+  }
+};
+
+// On a disk that does not answer, any call may hang.
+TEST(SwapFile, IsNamedInCallsThatMayHang) {
+  const TempDir dir;
+  NotingFiles noting;
+  const FileSystemOverride with(noting);
+  const std::string path = dir.path() / "a";
+  SwapFile(path).move_to(dir.path() / "b");
+  EXPECT_EQ(noting.operations, (std::vector{"opening " + path, "renaming " + path}));
 }
 
 TEST(SwapFile, NamesWhatCannotBeOpened) {

@@ -26,7 +26,8 @@ std::function<void(const HostileFolder&, const std::string&)> linked_to(std::str
 // What a shell command writes to standard output.
 std::function<void(const HostileFolder&, const std::string&)> printed_by(std::string command) {
   return [command](const HostileFolder& folder, const std::string& name) {
-    if (std::system((command + " > '" + folder / name + "'").c_str()) != 0) throw std::runtime_error(command);
+    if (std::system(("{ " + command + "; } > '" + folder / name + "'").c_str()) != 0)
+      throw std::runtime_error(command);
   };
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <future>
 #include <optional>
 
 #include "tests/faults/stalling.h"
@@ -89,6 +90,26 @@ TEST_F(StalledDisk, EndsRunsByName) {
     const bool peer_first = exit_code == 6 && !starts[i].launcher.empty();
     EXPECT_TRUE(exit_code == 5 || peer_first) << exit_code << "\n" << text;
     expect_named(starts[i].name, text);
+  }
+}
+
+// Whoever waits for a run waits for its files to be closed; here that never ends. The pipe that it writes to
+// ends, too.
+TEST_F(StalledDisk, FilesThatCannotBeClosedDoNotHoldUpTheEnd) {
+  for (const std::string& start : {std::string(), mpirun(2)}) {
+    auto end = std::async([&] {
+      return run_command(start + train(" --save-every 1000000 --disk-deadline 1 --out " + on_disk("out")));
+    });
+    const auto trains = [&] { return has(text_of(disk_->files() / "out/metrics.jsonl"), "\"step\":5,"); };
+    for (int tries = 0; tries < 12000 && !trains(); ++tries) std::this_thread::sleep_for(5ms);
+    disk_->stop();
+    const bool in_time = end.wait_for(40s) == std::future_status::ready;
+    disk_->go_on();
+    const CommandResult result = end.get();
+    EXPECT_TRUE(in_time) << start << result.output;
+    EXPECT_TRUE(result.exit_code == 5 || (result.exit_code == 6 && !start.empty())) << result.output;
+    expect_named("out", result.output);
+    disk_.emplace();
   }
 }
 

@@ -66,6 +66,8 @@ int write_file(const char*, const char* data, size_t bytes, off_t offset, fuse_f
   const ssize_t n = ::pwrite(int(file->fh), data, bytes, offset);
   return n < 0 ? -errno : int(n);
 }
+// When a process closes it, also by its end. The kernel asks, and waits, for as long as there is an answer.
+int flush(const char*, fuse_file_info* file) { return outcome(::close(::dup(int(file->fh)))); }
 int release(const char*, fuse_file_info* file) { return outcome(::close(int(file->fh))); }
 int sync_file(const char*, int, fuse_file_info* file) { return outcome(::fsync(int(file->fh))); }
 int resize(const char* path, off_t bytes, fuse_file_info*) {
@@ -90,6 +92,7 @@ int tell_room(const char* path, struct statvfs* info) {
 
 void wait_for_wishes() {
   struct sigaction action {};
+  sigfillset(&action.sa_mask);  // one at a time: of two that come at once, SIGCONT has the last word
   action.sa_handler = [](int signal) { wish = signal; };  // and the read of the next call is interrupted
   sigaction(SIGUSR1, &action, nullptr);
   sigaction(SIGUSR2, &action, nullptr);
@@ -131,6 +134,7 @@ int main(int argc, char** argv) {
   operations.create = create_file;
   operations.read = read_file;
   operations.write = write_file;
+  operations.flush = flush;
   operations.release = release;
   operations.fsync = sync_file;
   operations.truncate = resize;

@@ -146,13 +146,14 @@ TEST(Supervisor, TheExitCodeIsThatOfTheProcess) {
   EXPECT_EQ(supervisor.run(), 42);
 }
 
-// How a supervisor ends, in a process of its own, that runs `true` and looks at its output so.
-int end_of_supervisor(const std::function<Supervisor::Output(int look)>& look) {
+// How a supervisor ends, in a process of its own, that runs `command` and looks at its output so.
+int end_of_supervisor(const std::function<Supervisor::Output(int look)>& look,
+                      const std::string& command = "true") {
   const pid_t child = fork();
   if (child == 0) {
     int looks = 0;
     Supervisor supervisor(
-        {.launcher = {"true"},
+        {.launcher = {"/bin/sh", "-c", command},
          .arguments = [](bool, const Supervisor::Output&) { return std::vector<std::string>(); },
          .output = [&] { return look(looks++); },
          .disk_deadline = 20s});
@@ -194,6 +195,17 @@ TEST(Supervisor, ADiskThatFailsForAMomentIsAskedAgain) {
               return kDone;
             }),
             0);
+}
+
+// What a disk has failed is not restarted: nobody waits for that disk again.
+TEST(Supervisor, AnEndByADiskTakesNoLookAtIt) {
+  EXPECT_EQ(end_of_supervisor(
+                [](int look) {
+                  if (look > 0) _exit(99);
+                  return kNothing;
+                },
+                "exit 5"),
+            5);
 }
 
 TEST(Supervisor, AnEndWithoutAResultIsAFailure) {

@@ -109,6 +109,7 @@ FileSystem& file_system() { return *current.load(std::memory_order_acquire); }
 File File::open(const Path& path) {
   // Non-blocking, so that opening a named pipe by mistake is an error and not a hang.
   File file(path, open_or_fail(path, O_RDONLY | O_NONBLOCK, "cannot open"));
+  const DiskOperation waiting("inspecting", path);
   struct stat info;
   if (::fstat(file.fd_, &info) != 0) fail_errno("cannot inspect", path);
   require(S_ISREG(info.st_mode), ErrorKind::io, "[file] cannot read {}: not a regular file", path.string());

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "zeno/base/error.h"
+#include "zeno/base/leave_files.h"
 #include "zeno/base/log.h"
 #include "zeno/base/thread.h"
 #include "zeno/base/utf8.h"
@@ -19,6 +20,7 @@ void exit_after(std::chrono::seconds longest, int exit_code) {
   try {
     start_thread([=] {
       std::this_thread::sleep_for(longest);
+      leave_files_behind();
       _exit(exit_code);
     }).detach();
   } catch (const Error&) {  // no more threads here: nothing guards the way out
@@ -31,6 +33,7 @@ void leave(int exit_code, std::string_view error) {
   // A message may quote what somebody else wrote: a line is all that anybody reads.
   constexpr size_t kLongestError = 1000;
   exit_after(std::chrono::seconds(10), exit_code);
+  leave_files_behind();
   if (!error.empty()) log_error("{}", shortened(error, kLongestError));
   std::fflush(stdout);
   std::quick_exit(exit_code);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <future>
 
+#include "zeno/base/disk_operation.h"
 #include "zeno/base/error.h"
 #include "zeno/checkpoint/safetensors_writer.h"
 
@@ -136,8 +137,11 @@ void commit_manifest(const Path& folder, const Manifest& manifest) {
   replace_file(folder / kManifestName, text);
   sync_folder(folder.parent_path());
   std::error_code ignored;  // notes that stay harm nobody
-  for (int rank = 0; rank < manifest.world; ++rank)
-    std::filesystem::remove(folder / note_name(rank, manifest.world), ignored);
+  for (int rank = 0; rank < manifest.world; ++rank) {
+    const Path note = folder / note_name(rank, manifest.world);
+    const DiskOperation waiting("removing", note);
+    std::filesystem::remove(note, ignored);
+  }
 }
 
 }  // namespace zeno::checkpoint

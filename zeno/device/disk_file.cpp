@@ -5,12 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <thread>
 #include <utility>
 
+#include "zeno/base/disk_operation.h"
 #include "zeno/base/error.h"
 #include "zeno/device/ledger.h"
 
@@ -27,6 +29,7 @@ constexpr auto kLockPatience = 500ms, kLockPause = 5ms;
 }
 
 int open_swap(const Path& path) {
+  const DiskOperation waiting("opening", path);
   const auto open = [&](int more) {
     int fd;
     do {
@@ -43,6 +46,7 @@ int open_swap(const Path& path) {
 // Locks and empties the file: what a killed run left must not count as taken space. False when the run before
 // us removed the file between our opening and locking it.
 bool take_swap(int fd, const Path& path) {
+  const DiskOperation waiting("locking", path);
   for (auto waited = 0ms; ::flock(fd, LOCK_EX | LOCK_NB) != 0; waited += kLockPause) {
     if (errno != EWOULDBLOCK) fail_errno("lock", path, errno, "use a folder on a local disk");
     require(waited < kLockPatience, ErrorKind::io,
@@ -80,6 +84,7 @@ SwapFile::SwapFile(SwapFile&& other) noexcept
 
 SwapFile::~SwapFile() {
   if (fd_ < 0) return;
+  const DiskOperation waiting("removing", path_);
   if (!moved_) ::unlink(path_.c_str());  // while the lock is held
   ::close(fd_);
 }
@@ -90,20 +95,28 @@ Path SwapFile::path() const {
 }
 
 void SwapFile::move_to(const Path& path) {
-  if (file_system().rename(path_.c_str(), path.c_str()) != 0)
-    fail(ErrorKind::io, "[disk] cannot move {} to {}: {}", path_.string(), path.string(),
-         std::strerror(errno));
+  {
+    const DiskOperation waiting("renaming", path_);
+    if (file_system().rename(path_.c_str(), path.c_str()) != 0)
+      fail(ErrorKind::io, "[disk] cannot move {} to {}: {}", path_.string(), path.string(),
+           std::strerror(errno));
+  }
   const std::scoped_lock lock(mutex_);
   path_ = path;
   moved_ = true;
 }
 
+// In parts: where the file system cannot reserve space, the C library writes to every page of it, and each
+// part must have an answer long before the disk looks dead.
 void SwapFile::allocate(uint64_t bytes) {
-  if (bytes == 0) return;
-  int error;
-  do {
-    error = ::posix_fallocate(fd_, 0, off_t(bytes));
-  } while (error == EINTR);
+  constexpr uint64_t kPart = uint64_t(1) << 30;
+  int error = 0;
+  for (uint64_t begin = 0; begin < bytes && error == 0; begin += kPart) {
+    const DiskOperation waiting("reserving space in", path_);
+    do {
+      error = ::posix_fallocate(fd_, off_t(begin), off_t(std::min(kPart, bytes - begin)));
+    } while (error == EINTR);
+  }
   if (error == 0) return;
   const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
   fail(ErrorKind::io, "[disk] cannot reserve {} for {}: {}{}", format_bytes(bytes), path_.string(),
@@ -111,12 +124,14 @@ void SwapFile::allocate(uint64_t bytes) {
 }
 
 uint64_t SwapFile::file_system_id() const {
+  const DiskOperation waiting("inspecting", path_);
   struct stat info;
   if (::fstat(fd_, &info) != 0) fail_errno("inspect", path_, errno, "check the disk");
   return uint64_t(info.st_dev);
 }
 
 bool can_move(const Path& file, const Path& folder) {
+  const DiskOperation waiting("renaming", file);
   const Path there = folder / file.filename();
   const int fd = ::open(file.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
   if (fd < 0) return false;

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cerrno>
 
+#include "zeno/base/leave_files.h"
 #include "zeno/base/log.h"
 #include "zeno/base/thread.h"
 #include "zeno/base/within.h"
@@ -46,6 +47,7 @@ void on_signal(int signal) {
 // The log may be on the disk that saving hangs in.
 [[noreturn]] void give_up_saving() {
   constexpr auto kMoment = std::chrono::seconds(1);
+  leave_files_behind();
   try {
     finishes_within(kMoment, [] {
       log_error(

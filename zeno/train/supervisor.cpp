@@ -147,6 +147,7 @@ int Supervisor::run() {
     ChildEnd end = wait_for(pid, signals.set());
     if (gave_up_) kill(-pid, SIGKILL);  // what a launcher has left behind
     if (gave_up_ && end.exit_code != 0) return kSaveDeadlineExit;
+    if (end.signal == 0 && end.exit_code == exit_code(ErrorKind::io)) return end_without_look(end, policy);
     look = look_at_output(signals.set());
     if (!look.output) {
       say(LogLevel::error,
@@ -159,6 +160,14 @@ int Supervisor::run() {
     if (!verdict.text.empty()) say(LogLevel::warning, verdict.text);
     if (!verdict.restart) return exit_code_of(end);
   }
+}
+
+// A disk has failed the run, which is not restarted then: it may be the one to look at.
+int Supervisor::end_without_look(const ChildEnd& end, RestartPolicy& policy) const {
+  if (asked_ != 0) return end_asked(end);
+  const std::string text = policy.after(end, std::nullopt).text;
+  if (!text.empty()) say(LogLevel::warning, text);
+  return end.exit_code;
 }
 
 // Of a run that was asked to stop.

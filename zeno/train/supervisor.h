@@ -95,6 +95,7 @@ class Supervisor {
   int start(const std::vector<std::string>& arguments);
   ChildEnd wait_for(int pid, const sigset_t& signals);
   int exit_code_of(const ChildEnd& end) const;
+  int end_without_look(const ChildEnd& end, RestartPolicy& policy) const;
   int end_asked(const ChildEnd& end) const;
   bool counts(int signal);
   void pass_on(int signal, int pid);

@@ -6,6 +6,7 @@
 
 #include <iterator>
 
+#include "zeno/base/disk_operation.h"
 #include "zeno/base/error.h"
 #include "zeno/data/chat/chat_template.h"
 
@@ -21,6 +22,7 @@ std::string hash_text(std::string_view text) {
 }
 
 void add_input(std::string& out, const InputFile& file) {
+  const DiskOperation waiting("inspecting", file.path);
   struct stat info;
   require(::stat(file.path.c_str(), &info) == 0, ErrorKind::io, "[data] cannot inspect {}",
           file.path.string());

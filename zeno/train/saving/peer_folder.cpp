@@ -12,6 +12,7 @@
 #include <random>
 #include <set>
 
+#include "zeno/base/disk_operation.h"
 #include "zeno/base/error.h"
 #include "zeno/base/file.h"
 #include "zeno/base/log.h"
@@ -28,7 +29,9 @@ using checkpoint::kManifestName;
 // One for each output folder and user.
 Path path_of(const config::RunConfig& run) {
   std::error_code ignored;  // a path that cannot be looked at is refused later
-  const Path out = std::filesystem::weakly_canonical(std::filesystem::absolute(run.out), ignored);
+  const Path given = std::filesystem::absolute(run.out);
+  const DiskOperation waiting("inspecting", given);
+  const Path out = std::filesystem::weakly_canonical(given, ignored);
   const std::string key = fmt::format("{} {}", getuid(), out.string());
   return Path(run.peer_snapshot_dir) /
          fmt::format("zeno-{:016x}", checkpoint::checksum_of(std::as_bytes(std::span(key))));
@@ -108,6 +111,7 @@ PeerFolder::PeerFolder(const config::RunConfig& run, comm::World& world)
 }
 
 PeerFolder::~PeerFolder() {
+  const DiskOperation waiting("removing", path_);
   std::error_code ignored;  // others may have removed it, or something is in it
   std::filesystem::remove(path_, ignored);
 }
@@ -115,6 +119,7 @@ PeerFolder::~PeerFolder() {
 // For this user alone: the state of a model is nobody else's business, and nobody else may put one there.
 void PeerFolder::make_folder() const {
   make_folders(path_.parent_path());
+  const DiskOperation waiting("creating", path_);
   if (::mkdir(path_.c_str(), 0700) == 0) return;
   require(errno == EEXIST, ErrorKind::io, "[peer snapshot] cannot create {}: {}; use --peer-snapshot-dir",
           path_.string(), std::strerror(errno));

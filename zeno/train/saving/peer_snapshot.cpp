@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "zeno/base/disk_operation.h"
 #include "zeno/base/error.h"
 #include "zeno/base/host.h"
 #include "zeno/base/log.h"
@@ -19,6 +20,7 @@ namespace {
 constexpr size_t kBytesPerPiece = 512;
 
 size_t bytes_below(const Path& folder) {
+  const DiskOperation waiting("listing", folder);
   size_t bytes = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
     if (entry.is_regular_file()) bytes += entry.file_size();
