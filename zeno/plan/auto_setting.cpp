@@ -35,6 +35,7 @@ struct Chosen {
   int64_t micro_batch = 1, micro_batches = 1;
   zero::Order order = zero::Order::horizontal;
   bool overlap = false;
+  Groups groups;
 };
 
 // The machine as it was measured; measured now, once, where it was not.
@@ -124,8 +125,8 @@ std::optional<Chosen> decide(const config::ParsedConfig& parsed, const model::Mo
   log_info("chosen: {}: {}", flags_of(*advice.chosen), why(advice));
   const Setting& s = advice.chosen->row.setting;
   return Chosen{
-      s.stage,  s.homes, s.recompute, s.micro_batch, advice.chosen->micro_batches, advice.chosen->order,
-      s.overlap};
+      s.stage,   s.homes, s.recompute, s.micro_batch, advice.chosen->micro_batches, advice.chosen->order,
+      s.overlap, s.groups};
 }
 
 void apply(config::ParsedConfig& parsed, const Chosen& chosen) {
@@ -137,6 +138,13 @@ void apply(config::ParsedConfig& parsed, const Chosen& chosen) {
   };
   set(kStage, config.zero.stage, int64_t(chosen.stage));
   set("zero_optimization.overlap_comm", config.zero.overlap_comm, chosen.overlap);
+  const auto group = [&](zero::Sharding sharding) {
+    return int64_t(chosen.groups.sharding == sharding ? chosen.groups.ranks : 0);
+  };
+  if (const int64_t ranks = group(zero::Sharding::in_groups); ranks > 0)
+    set("zero_optimization.mics_shard_size", config.zero.shard_group, ranks);
+  if (const int64_t ranks = group(zero::Sharding::params_in_groups); ranks > 0)
+    set("zero_optimization.zero_hpz_partition_size", config.zero.param_group, ranks);
   const zero::Offload homes = with({}, Setting{chosen.stage, chosen.homes}).policy.offload;
   // On a GPU as much as fits stays near.
   if (homes.optimizer != Tier::device)

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "zeno/plan/groups.h"
 #include "zeno/plan/offload.h"
 
 namespace zeno::plan {
@@ -43,6 +44,7 @@ struct Setting {
   nn::Recompute recompute = nn::Recompute::none;
   int64_t micro_batch = 1;
   bool overlap = false;  // ranks exchange beside the computation
+  Groups groups;
 };
 // The setting in place of what `options` say.
 zero::EngineOptions with(zero::EngineOptions options, const Setting& setting);
