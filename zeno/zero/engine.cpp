@@ -16,6 +16,7 @@
 #include "zeno/device/copy.h"
 #include "zeno/device/device.h"
 #include "zeno/zero/program_check.h"
+#include "zeno/zero/program_match.h"
 
 namespace zeno::zero {
 namespace {
@@ -151,8 +152,10 @@ Engine::Engine(nn::LayerList model, const EngineOptions& options, comm::World& w
       program_(compile({model_, units_, policy_, mesh_, shape_})),
       evaluation_(compile_evaluation({model_, units_, policy_, mesh_, shape_})),
       store_(units_, policy_, world.rank()) {
-  for (const Program* program : {&program_, &evaluation_}) check_program(*program, units_);
-  comm::check_same(world, "step program", describe(program_, units_));
+  for (const Program* program : {&program_, &evaluation_}) {
+    check_program(*program, units_);
+    match_programs(world, mesh_, communications_of(*program, units_));
+  }
   const int threads = options.threads > 0 ? options.threads : share_of_cores(world.local_size());
   const Timing usual = options.device.kind == Device::Kind::cpu ? Timing::every : Timing::sampled;
   const Timing timing = policy_.trains ? options.timing.value_or(usual) : Timing::none;
