@@ -181,7 +181,7 @@ TEST_F(Supervise, WhatCannotBeSupervisedIsRefused) {
   ASSERT_EQ(run_command(train("old", "--steps 4 --save-every 2")).exit_code, 0);
   const CommandResult mixed = run_command(train("old", "--steps 4 --save-every 2 --max-restarts 1"));
   EXPECT_EQ(mixed.exit_code, 2);
-  EXPECT_TRUE(has(mixed.output, "is there from an earlier run")) << mixed.output;
+  EXPECT_TRUE(has(mixed.output, "is from an earlier run")) << mixed.output;
   EXPECT_EQ(run_command(train("old", "--steps 6 --save-every 2 --max-restarts 1 --resume auto")).exit_code,
             0);
 }
