@@ -185,7 +185,7 @@ TEST(BadLines, NameFileLineAndReason) {
   refused(R"({"input_ids": [1, -1]})", {"id -1"});
   refused(R"({"input_ids": [1, 2], "labels": [1]})", {"1 entries for 2 tokens"});
   refused(R"({"input_ids": [1, 2], "labels": [1, 3]})", {"3 at token 1"});
-  refused(R"({"input_ids": [1, "2"]})", {"no integer"});
+  refused(R"({"input_ids": [1, "2"]})", {"not an integer"});
   refused(R"({"instruction": "a", "output": "b", "history": [["q"]]})", {"pairs"});
 }
 
