@@ -43,7 +43,7 @@ TEST(Refusals, Media) {
   expect_refused(R"({"input": "q", "output": "a", "image": "a.png"})", {"'image'"},
                  "instruction=input,output=output");
   expect_refused(R"({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]})",
-                 {"'image_url'", "no text"});
+                 {"'image_url'", "not a text"});
   expect_refused(R"({"query": "<img>x.png</img>what?", "response": "a"})", {"<img>"});
 }
 
