@@ -240,7 +240,7 @@ TEST(StuckRank, InADiskIsAnErrorWithItsFile) {
                            let_go.wait();
                          });
   EXPECT_EQ(ending.kind, ErrorKind::io);
-  EXPECT_TRUE(has(ending.text, "[disk] writing /mnt/dead/file: no answer for 0.")) << ending.text;
+  EXPECT_TRUE(has(ending.text, "[disk] writing /mnt/dead/file: no response for 0.")) << ending.text;
 }
 
 TEST(StuckRank, IsNoSuccessWhoeverNoticed) {
