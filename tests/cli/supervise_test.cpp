@@ -283,7 +283,7 @@ TEST_F(Supervise, AStalledRankIsInTheFlightRecorderFile) {
   EXPECT_TRUE(has(top, "nothing moved for 2000 ms: ")) << file;
   // In a collective of a unit, or in the exchange that begins a step.
   EXPECT_TRUE(has(top, "ranks 0 and 2 were in ") && has(top, " (operation ")) << file;
-  EXPECT_TRUE(has(top, "rank 1 had not come")) << file;
+  EXPECT_TRUE(has(top, "rank 1 had not arrived")) << file;
   EXPECT_TRUE(has(file, "\nRank 0 (") && has(file, "\nRank 2 (") && has(file, "\nRank 1")) << file;
 }
 
