@@ -25,8 +25,8 @@ std::vector<int> worlds_of(const std::string& text, int node_ranks) {
     int world = 0;
     const auto [rest, error] = std::from_chars(text.data() + begin, text.data() + end, world);
     require(error == std::errc() && rest == text.data() + end && world >= 1 && world <= 4 * kMost,
-            ErrorKind::usage, "[plan] --sweep: got '{}', expected all, or numbers of ranks as 64,1024,16384",
-            text);
+            ErrorKind::usage,
+            "[plan] --sweep: got '{}', expected all, or numbers of ranks such as 64,1024,16384", text);
     worlds.push_back(world);
     begin = end + 1;
   }
@@ -67,7 +67,7 @@ void show_sweep(const plan::PlanQuestion& q, const PlanFlags& flags) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   if (!flags.json)
     fmt::print(
-        "{} on {}, a failure per {:.0f} device-hours, {:.0f} s to restart beside loading\n"
+        "{} on {}, one failure per {:.0f} device-hours, {:.0f} s to restart besides loading\n"
         "{:>6} {:>15} {:>8} {:>10} {:>8} {:>8} {:>9} {:>9} {:>8} {:>13}  groups\n",
         plan::flags_of(sweep.setting), q.machine->name, flags.failure_hours, flags.restart_s, "ranks",
         "device", "step s", "tok/s/rank", "TFLOP/s", "exposed%", "MTBF h", "save s", "goodput", "good tok/s");

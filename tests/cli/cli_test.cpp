@@ -305,7 +305,7 @@ TEST_F(Cli, InspectTakesAFolderThatHasOnlyAConfig) {
   const CommandResult shown = zeno("inspect " + path("bare"));
   EXPECT_EQ(shown.exit_code, 0) << shown.output;
   for (const char* part :
-       {"blocks.1.mlp.down.weight", "llama: 2 blocks, hidden 32", "no weights in this folder"})
+       {"blocks.1.mlp.down.weight", "llama: 2 blocks, hidden 32", "this folder has no weights"})
     EXPECT_NE(shown.output.find(part), std::string::npos) << shown.output;
   dir_.write("bare/pytorch_model.bin", "x");
   expect_failure(zeno("inspect " + path("bare")), 3, {"pytorch_model.bin is not supported"});

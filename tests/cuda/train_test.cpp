@@ -107,7 +107,7 @@ TEST_F(CudaTrain, ARunThatGoesOnFromACheckpointEndsWithTheSameBits) {
   std::filesystem::remove_all(path("part/checkpoints/step-00000012"));
   const CommandResult again = run_command(train(1, 0, "part", "--steps 12 --resume auto"));
   ASSERT_EQ(again.exit_code, 0) << again.output;
-  EXPECT_NE(again.output.find("going on after step 10"), std::string::npos) << again.output;
+  EXPECT_NE(again.output.find("resuming after step 10"), std::string::npos) << again.output;
   EXPECT_EQ(metrics("part").back(), metrics("whole").back());
 }
 

@@ -41,7 +41,7 @@ struct Chosen {
 // The machine as it was measured; measured now, once, where it was not.
 Machine machine_of_run(const config::RunConfig& run, Device::Kind kind) {
   if (std::optional<Machine> measured = measured_machine(run.cache, kind)) return *measured;
-  log_info("measuring this machine once, which takes about 20 s; kept in {}",
+  log_info("measuring this machine once, which takes about 20 s; the result is kept in {}",
            machine_file(run.cache, kind).string());
   const Machine machine = measure_machine(
       {.kind = kind,
@@ -56,7 +56,7 @@ Machine machine_of_run(const config::RunConfig& run, Device::Kind kind) {
 Machine with_links(Machine machine, int world) {
   if (machine.links(world)) return machine;
   log_warning(
-      "[auto] rates between ranks are not known, taken as those of the host link; see zeno doctor --measure");
+      "[auto] rates between ranks are not known, assuming those of the host link; see zeno doctor --measure");
   for (Link* link : {&machine.inside, &machine.between})
     if (link->rate == 0) *link = {machine.host_link, 20e-6};
   return machine;
@@ -97,8 +97,9 @@ std::string why(const Advice& advice) {
     others = fmt::format(", {} would make {:.0f}", flags_of(option), option.time.tokens_per_s);
     break;
   }
-  return fmt::format("fits, and nothing simpler is faster: {:.0f} tokens/s and {:.3f} s per step by plan{}",
-                     time.tokens_per_s, time.step_s, others);
+  return fmt::format(
+      "fits, and nothing simpler is faster: {:.0f} tokens/s and {:.3f} s per step according to the plan{}",
+      time.tokens_per_s, time.step_s, others);
 }
 
 // None: nothing fits. The plain setting is left, and the run is refused with the nearest setting that would.
@@ -110,7 +111,7 @@ std::optional<Chosen> decide(const config::ParsedConfig& parsed, const model::Mo
   const bool adopted = !parsed.given(kStage) && parsed.settled(kStage);  // from a checkpoint
   if (!advice.chosen && adopted) {
     log_warning(
-        "[resume] stage {} of the checkpoint does not fit here: another is chosen, which may sum in another "
+        "[resume] stage {} of the checkpoint does not fit here: chose another, which may sum in another "
         "order",
         parsed.config.zero.stage);
     const Device::Kind kind = question.options.device.kind;
@@ -190,7 +191,7 @@ std::string from_rank_0(comm::World& world, const std::function<std::string()>& 
     const bool done =
         world.rank() == 0 && result.wait_for(std::chrono::milliseconds(200)) == std::future_status::ready;
     const std::string mine = done ? result.get() : "";
-    const std::string first = world.exchange(mine, "setting of the planner").front();
+    const std::string first = world.exchange(mine, "chosen by the planner").front();
     if (!first.empty()) return first;
   }
 }

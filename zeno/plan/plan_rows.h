@@ -43,7 +43,7 @@ struct Setting {
   Homes homes = Homes::device;
   nn::Recompute recompute = nn::Recompute::none;
   int64_t micro_batch = 1;
-  bool overlap = false;  // ranks exchange beside the computation
+  bool overlap = false;  // communication overlaps computation
   Groups groups;
 };
 // The setting in place of what `options` say.

@@ -171,7 +171,7 @@ class Trainer {
     try {
       remove_file(save_request());
     } catch (const Error& error) {
-      log_warning("{}; requests by this file are ignored from now on", error.what());
+      log_warning("{}; requests through this file are ignored from now on", error.what());
       ignores_save_file_ = true;
     }
   }
@@ -256,10 +256,10 @@ class Trainer {
   void save_best(int64_t step) {
     const std::string problem = try_save(config_.run.out, step);
     if (!problem.empty() && world_.rank() == 0)
-      log_warning("{}; the best model so far, of step {}, is not saved; training goes on", problem, step);
+      log_warning("{}; the best model so far, of step {}, was not saved; training continues", problem, step);
     if (problem.empty())
       note(step, report::ReportEvent::Kind::checkpoint,
-           fmt::format("the best so far: saved in {}", config_.run.out));
+           fmt::format("best so far: saved in {}", config_.run.out));
   }
 
   void save(const Path& folder, int64_t step) {
@@ -418,7 +418,8 @@ report::RunSummary train_rank(config::ParsedConfig parsed, comm::World& world,
   RunEngine engine = make_engine(config, model, seq, world);
   log_info(
       "{} parameters, {} trained; {} rank{}, stage {}; {} steps of {}×{}×{} tokens per rank, {:.2f} epochs; "
-      "memory per rank:\n{}",
+      "memory per rank:\n"
+      "{}",
       format_count(engine.engine->units().elements()),
       format_count(engine.engine->units().trainable_elements()), world.size(), world.size() == 1 ? "" : "s",
       config.zero.stage, steps, config.batch.grad_accum, config.batch.micro_batch, seq,
