@@ -113,9 +113,8 @@ void run(const DataFlags& flags) {
 }  // namespace
 
 void add_data(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("data",
-                                         "show samples as the model will see them, which tokens are trained, "
-                                         "and counts; takes the flags of train");
+  CLI::App* command = app.add_subcommand(
+      "data", "show samples as the model sees them and which tokens are trained; takes the flags of train");
   auto flags = std::make_shared<DataFlags>();
   flags->run.add_to(*command);
   // The flags of a run may all be given, so that its command needs one word changed; those without an effect

@@ -1,6 +1,6 @@
 // The instruction data of `zeno demo`: short questions of a few kinds, each asked in several ways, and a
-// split that holds some ways of asking back. A held-out question was never seen, though its answer was, asked
-// for otherwise: answering it takes more than remembering lines. Pure functions.
+// split that holds some ways of asking back. A held-out question is never trained on, though its answer is,
+// in another wording: answering it takes more than remembering lines. Pure functions.
 #pragma once
 
 #include <string>

@@ -29,7 +29,7 @@ nlohmann::ordered_json conversation(const std::string& system, const std::string
 class PromptEncoder {
  public:
   // `choice` of the template as ChatTemplate::open takes it; it is opened when a conversation comes. `extra`
-  // are further variables for it, a JSON object; `date` is what it is told, YYYY-MM-DD; empty: today.
+  // are further variables for it, a JSON object; `date` is its date, YYYY-MM-DD; empty: today.
   PromptEncoder(Path folder, std::string choice, std::string extra = "", const std::string& date = "");
 
   const data::Tokenizer& tokenizer() const { return tokenizer_; }

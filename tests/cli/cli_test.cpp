@@ -236,7 +236,7 @@ TEST_F(Cli, UsageErrorsAreTwo) {
   const std::string anywhere = "train --model " + model() + " --data " + book_ + " --out " + path("o");
   expect_failure(zeno(anywhere + " --device tpu"), 2, {"--device", "tpu", "cuda"});
   if (device_count(Device::Kind::cuda) == 0) {
-    expect_failure(zeno(anywhere + " --device cuda"), 2, {"--device cuda", "no GPU", "--device cpu"});
+    expect_failure(zeno(anywhere + " --device cuda"), 2, {"--device cuda", "no usable GPU", "--device cpu"});
     expect_failure(zeno(anywhere + " --matmul-dtype fp8 --dtype bf16"), 2, {"fp8", "--device cuda"});
     expect_failure(zeno("plan --model " + model() + " --device cuda --recompute auto"), 2, {"no GPU"});
   }

@@ -1,4 +1,4 @@
-// Where this account keeps what is measured once, for later runs.
+// The folder where this account caches measurements for later runs.
 #pragma once
 
 #include "zeno/base/file.h"

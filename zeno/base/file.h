@@ -60,7 +60,7 @@ class File {
   static File create(const Path& path);  // to read and write; truncates an existing file
   // To read and write; replaces an existing file by `contents` in one step.
   static File replace(const Path& path, std::string_view contents);
-  static File open_to_write(const Path& path);  // a file that is there, as it is; to read too
+  static File open_to_write(const Path& path);  // an existing file, unchanged; to read too
   // An existing file, bypassing the page cache: addresses, sizes and offsets of transfers must be multiples
   // of kDirectAlign. Uses the page cache if the file system does not support that.
   static File open_direct(const Path& path);           // to read
@@ -77,7 +77,7 @@ class File {
   void write_at(const void* data, size_t bytes, uint64_t offset);
   void resize(uint64_t bytes);
   void sync();
-  // Closes and reports what the system says on closing; the destructor closes silently.
+  // Closes and reports errors on closing; the destructor closes silently.
   void close();
 
  private:
@@ -108,8 +108,8 @@ class MappedFile {
 };
 
 // A file that appears under its name only when commit() has put it on the disk: written beside it as
-// "<name>.tmp", synced, renamed, folder synced. Without commit() the temporary file is removed. Where several
-// processes may replace a file at once, each gives a suffix of its own.
+// "<name>.tmp", synced, renamed, folder synced. Without commit() the temporary file is removed. If several
+// processes may replace a file at the same time, each uses its own suffix.
 class ReplacingFile {
  public:
   explicit ReplacingFile(Path path, std::string_view suffix = ".tmp");

@@ -1,6 +1,6 @@
 // Bounds on JSON that a user hands over. A parser that builds a tree takes about a hundred bytes for each
-// value, copies and prints it by recursion, and where it keeps the order of keys compares each with all
-// before it. One pass over the text computes the cost of its tree before the tree is built. Pure functions.
+// value, copies and prints it by recursion, and, if it keeps the order of keys, compares each with all before
+// it. One pass over the text computes the cost of its tree before the tree is built. Pure functions.
 #pragma once
 
 #include <cstddef>

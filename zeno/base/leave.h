@@ -5,7 +5,7 @@
 
 namespace zeno {
 
-// Says `error`, when there is one, and ends the process with this exit code: without destructors, since
+// Prints `error`, if there is one, and ends the process with this exit code: without destructors, since
 // threads that are stuck may still use what they would destroy, and within 10 s, even if the terminal, the
 // log's disk or an exit handler hangs. Any thread may call it.
 [[noreturn]] void leave(int exit_code, std::string_view error = {});

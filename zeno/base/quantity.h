@@ -8,11 +8,11 @@
 
 namespace zeno {
 
-// "7.5e9", "7.5B", "350M", "1T", "20k". Nothing when it is not a positive number.
+// "7.5e9", "7.5B", "350M", "1T", "20k". Empty if it is not a positive number.
 std::optional<double> parse_count(std::string_view text);
 
-// "80GB" (10^9), "80GiB" (2^30), "1.5 TB", "512MB". The unit is required: 80 alone could be anything. Nothing
-// when it is not a size from 1 byte to 2^60.
+// "80GB" (10^9), "80GiB" (2^30), "1.5 TB", "512MB". The unit is required: 80 alone could be anything. Empty
+// if it is not a size from 1 byte to 2^60.
 std::optional<double> parse_bytes(std::string_view text);
 
 // "7.5 billion", "350 million", "1 trillion"; below a million the number itself.

@@ -21,8 +21,8 @@ constexpr uint64_t random_bits(uint64_t seed, uint64_t stream, uint64_t index) {
   return mix64(mix64(mix64(seed) ^ stream) ^ index);
 }
 
-// 32 random bits of a counter under a key. 32-bit products only: a GPU has no others, and vectors of a CPU
-// hold more of them.
+// 32 random bits of a counter under a key. only 32-bit multiplications: a GPU has no others, and vectors of a
+// CPU hold more of them.
 constexpr uint32_t random_bits32(uint64_t key, uint32_t counter) {
   uint32_t bits = counter ^ uint32_t(key);
   bits = (bits ^ bits >> 16) * 0x7feb352du;

@@ -1,5 +1,5 @@
-// Threads that say why they cannot be had: limits on processes are common in containers, and what the
-// library throws names neither the limit nor the way out.
+// Threads whose errors say why they cannot be started: limits on processes are common in containers, and what
+// the library throws names neither the limit nor the way out.
 #pragma once
 
 #include <system_error>

@@ -6,9 +6,9 @@
 
 namespace zeno {
 
-// Runs `work` on a thread of its own and waits for it, but not for longer than this, and not once `give_up`,
-// which is asked several times a second, says so. False: it is still under way and is left behind; so it must
-// own all that it uses. An exception of the work comes back here when it comes in time.
+// Runs `work` on a separate thread and waits for it, but not longer than this, and only until `give_up`,
+// which is called several times a second, returns true. False: it is still running and is abandoned; so it
+// must own all that it uses. Rethrows an exception of the work if it comes in time.
 bool finishes_within(std::chrono::milliseconds longest, std::function<void()> work,
                      const std::function<bool()>& give_up = {});
 

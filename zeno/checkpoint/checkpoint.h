@@ -30,8 +30,8 @@ struct StateStretch {
 };
 
 struct ReadOptions {
-  int threads = 16;       // each reads, checks and hands over 1 MiB at once; in order: an extent
-  bool in_order = false;  // from one thread at a time, as the stretches are listed
+  int threads = 16;       // each reads, verifies and delivers 1 MiB at a time; in order: an extent
+  bool in_order = false;  // from one thread at a time, in the order of the list
 };
 
 // How many threads read a checkpoint on these cores.
@@ -51,16 +51,16 @@ class Checkpoint {
   // file and the extent.
   void read(std::string_view state, std::string_view tensor, int64_t begin, std::span<float> out) const;
 
-  // Gets elements from `begin` on of a stretch, by its place in the list, as they are kept: in `dtype`, at
-  // any address. They are gone after the call, and may be overwritten in it.
+  // Receives elements of a range from `begin` on, by its index in the list, as they are stored: in `dtype`,
+  // at any address. They are valid only during the call, which may overwrite them.
   using Taker = std::function<void(size_t stretch, int64_t begin, DType dtype, std::span<std::byte> values)>;
-  // Many stretches, which do not overlap, from several threads at once. What follows in the list and in a
-  // file is read together. A large extent comes in slices and is compared with its checksum when the last of
-  // them is read: after an Error nothing that was taken may be used.
+  // Reads many ranges, which do not overlap, with several threads. Ranges that follow each other in the list
+  // and in a file are read together. A large extent comes in slices and is verified when the last of them is
+  // read: after an Error nothing that was taken may be used.
   void read(std::span<const StateStretch> stretches, const Taker& take, const ReadOptions& options) const;
 
  private:
-  // Where an extent lies, sorted by begin.
+  // Where an extent is, sorted by begin.
   struct Place {
     int64_t begin = 0, count = 0;
     size_t file = 0, extent = 0;

@@ -1,6 +1,6 @@
-// A checkpoint that DeepSpeed wrote: ZeRO stages 0 to 3 as they lie (one file per rank, everything flat and
-// padded), or universal folders. It gives any stretch of any state of a parameter by its Hugging Face name,
-// reading just those bytes; nothing of the files is executed (pickle.h). docs/deepspeed_checkpoints.md.
+// A checkpoint that DeepSpeed wrote: ZeRO stages 0 to 3 as they are (one file per rank, everything flat and
+// padded), or universal folders. It gives any range of any state of a parameter by its Hugging Face name,
+// reading only those bytes; nothing of the files is executed (pickle.h). docs/deepspeed_checkpoints.md.
 //
 // Opens files as it reads and keeps none open. read() blocks; several threads may call it at once.
 #pragma once
@@ -24,7 +24,7 @@ inline constexpr std::array kDeepSpeedStates{DeepSpeedState::master, DeepSpeedSt
                                              DeepSpeedState::second_moment};
 std::string_view name_of(DeepSpeedState state);
 
-// Values that lie together in a file.
+// Values that are contiguous in a file.
 struct DeepSpeedSpan {
   int file = 0;  // index into the checkpoint's files
   TorchExtent extent;
@@ -33,8 +33,8 @@ struct DeepSpeedSpan {
 struct DeepSpeedTensor {
   std::string name;  // Hugging Face's
   std::vector<int64_t> shape;
-  // Spans whose values in order are the tensor's; none: there is no such state, for example for frozen
-  // parameters.
+  // Spans that together, in order, hold the tensor's values; none: there is no such state, for example for
+  // frozen parameters.
   std::array<std::vector<DeepSpeedSpan>, 3> states;
 
   int64_t count() const;

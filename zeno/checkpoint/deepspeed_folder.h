@@ -1,6 +1,6 @@
-// The files of a checkpoint that DeepSpeed wrote, known by their names (docs/deepspeed_checkpoints.md). What
-// Zeno cannot read (model parallelism, pipelines, experts) and what is missing is said here, before a file is
-// opened. Pure; no thread rule.
+// The files of a checkpoint that DeepSpeed wrote, known by their names (docs/deepspeed_checkpoints.md).
+// Unsupported checkpoints (model parallelism, pipelines, experts) and missing files are reported here, before
+// a file is opened. Pure; no thread rule.
 #pragma once
 
 #include <optional>
@@ -19,7 +19,7 @@ struct DeepSpeedFiles {
 };
 
 // A folder of DeepSpeed's save_checkpoint (the tag `latest` names is taken), the folder of one tag, or a
-// universal one. Nothing when it is none.
+// universal one. Empty if it is not one.
 std::optional<Path> find_deepspeed(const Path& path);
 
 // Error(data) naming what is missing or not supported.

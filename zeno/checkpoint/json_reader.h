@@ -1,7 +1,7 @@
 // Reader of JSON that programs write and that may be large: headers of safetensors files, their index,
-// manifests. The caller takes one value after the other, so that nothing is kept but what the caller keeps;
-// one pass over the text, in linear time and with bounded nesting. The text is not trusted: what is wrong
-// with it is an Error(data) that says at which byte.
+// manifests. The caller takes one value after the other, so that only the caller's own copies are kept; one
+// pass over the text, in linear time and with bounded nesting. The text is not trusted: an error is an
+// Error(data) that names the byte.
 //
 // Views `text`, which outlives it. One thread.
 #pragma once

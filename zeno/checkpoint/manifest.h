@@ -1,6 +1,6 @@
 // What a checkpoint holds: the one file that makes a folder of rank files a checkpoint, written last
-// (docs/checkpoint_format.md). Nothing in it depends on how the run was sharded: a stretch of state is named
-// by state, parameter and place, so any number of ranks can read what any other number has written.
+// (docs/checkpoint_format.md). Nothing in it depends on how the run was sharded: a range of state is named by
+// state, parameter and position, so any number of ranks can read what any other number has written.
 //
 // Plain values and pure functions; no thread rule.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace zeno::checkpoint {
 
-// A state that is kept per element of a parameter: "master", "first_moment", "second_moment".
+// A state with one value per element of a parameter: "master", "first_moment", "second_moment".
 struct StateKind {
   std::string name;
   DType dtype = DType::f32;
@@ -30,8 +30,8 @@ struct StateTensor {
   bool operator==(const StateTensor&) const = default;
 };
 
-// Elements [begin, begin + count) of one state of one parameter, kept in one file. Or filling, of which
-// `begin` is the place in the file behind the header and `count` the bytes.
+// Elements [begin, begin + count) of one state of one parameter, kept in one file. Or filling: then `begin`
+// is the position in the file after the header and `count` the number of bytes.
 struct Extent {
   static constexpr int kFilling = -1;
   int state = 0, tensor = 0;  // indices into the manifest's lists; both kFilling

@@ -1,5 +1,5 @@
 // Python's pickle format, as far as tensors and containers need it, and no further: nothing is imported and
-// nothing is called. A file that asks for anything else is refused by the name of what it asked for.
+// nothing is called. A file that uses anything else is refused with its name.
 //
 // Values form a graph that may share nodes and even contain itself, so a Pickle owns all of them. Pure; no
 // thread rule.

@@ -1,5 +1,5 @@
-// A value of a pickle (pickle.h): tensors, containers and what is plain in them. Keys of dicts are looked up
-// through an index, so that reading a checkpoint of many parameters takes linear time.
+// A value of a pickle (pickle.h): tensors, containers and the plain values in them. Keys of dicts are looked
+// up through an index, so that reading a checkpoint of many parameters takes linear time.
 //
 // Plain values; no thread rule.
 #pragma once

@@ -14,8 +14,8 @@ namespace zeno::checkpoint {
 inline constexpr std::string_view kWeightsName = "model.safetensors";
 inline constexpr std::string_view kIndexName = "model.safetensors.index.json";
 
-// The files that a WeightFolder reads, whether they are there or not. An index that is damaged stands alone:
-// the code that loads the weights reports it.
+// The files that a WeightFolder reads, whether they exist or not. An index that is damaged stands alone: the
+// code that loads the weights reports it.
 std::vector<Path> weight_files(const Path& folder);
 
 // A tensor and the file it is in; both belong to the WeightFolder.
@@ -32,7 +32,7 @@ class WeightFolder {
   explicit WeightFolder(Path folder);
 
   const Path& path() const { return folder_; }
-  // False (an empty StoredTensor) when there is none of that name.
+  // False (an empty StoredTensor) if there is none with that name.
   StoredTensor find(std::string_view name) const;
   const std::map<std::string, StoredTensor, std::less<>>& tensors() const { return tensors_; }
 

@@ -31,8 +31,8 @@ struct TensorSpec {
   uint64_t bytes() const { return uint64_t(count()) * size_of(dtype); }
 };
 
-// What a file begins with: the length of the header, and the header, so that tensors follow one behind the
-// other in the given order from a multiple of `align` on.
+// What a file begins with: the length of the header, and the header, so that tensors follow each other in the
+// given order from a multiple of `align` on.
 std::string safetensors_header(const std::vector<TensorSpec>& tensors, const Metadata& metadata,
                                size_t align);
 
@@ -54,7 +54,7 @@ class SafetensorsWriter {
   std::unordered_map<std::string, Place> places_;
 };
 
-// A tensor whose bytes are asked for piece by piece, in order: fill(offset in bytes, where to put them).
+// A tensor whose bytes are requested piece by piece, in order: fill(offset in bytes, where to put them).
 struct TensorSource {
   TensorSpec spec;
   std::function<void(uint64_t offset, std::span<std::byte> out)> fill;
@@ -63,8 +63,8 @@ void write_safetensors(const Path& path, const std::vector<TensorSource>& tensor
                        const Metadata& metadata = {});
 
 // The weights of a Hugging Face folder: one file, or shards of at most `max_shard_bytes` (a larger tensor
-// gets a shard of its own) and their index. commit() replaces older weights in the folder; a crash in the
-// middle leaves the old weights or an incomplete folder that WeightFolder refuses, never a mixture.
+// gets its own shard) and their index. commit() replaces older weights in the folder; a crash in the middle
+// leaves the old weights or an incomplete folder that WeightFolder refuses, never a mixture.
 class WeightFolderWriter {
  public:
   WeightFolderWriter(Path folder, const std::vector<TensorSpec>& tensors, uint64_t max_shard_bytes,

@@ -1,6 +1,6 @@
-// One rank's part of a checkpoint: a safetensors file with the stretches of state that this rank keeps, or
-// one that had them on disk already and only gets its header, or both; and a note beside them that says what
-// was written. The note is what the rank that writes the manifest waits for.
+// One rank's part of a checkpoint: a safetensors file with this rank's ranges of state, or one that already
+// had them on disk and only gets its header, or both; and a note that says what was written. The note is what
+// the rank that writes the manifest waits for.
 //
 // Blocking. A writer belongs to one thread; ranks write at the same time into the same folder.
 #pragma once
@@ -22,11 +22,11 @@ class StateFileWriter {
   StateFileWriter(const Path& folder, const Manifest& manifest, int rank, std::vector<Extent> extents);
 
   const std::vector<Extent>& extents() const { return file_.extents; }
-  // Bytes [begin, end) of all extents, one behind the other. Asked for in order, by one thread
-  // at a time; they must stay until the call after the next.
+  // Bytes [begin, end) of all extents, concatenated. Asked for in order, by one thread at a time; they must
+  // stay until the call after the next.
   using Image = std::function<std::span<const std::byte>(size_t begin, size_t end)>;
   // Goes past the page cache, at the disk's own pace and without a copy, where the image's parts begin at
-  // multiples of kDirectAlign. Never asks for more than `part` bytes at once, a multiple of kDirectAlign.
+  // multiples of kDirectAlign. Never requests more than `part` bytes at once, a multiple of kDirectAlign.
   void write(const Image& image, size_t part);
   // The file is on the disk.
   StateFile commit();
@@ -43,8 +43,8 @@ class StateFileWriter {
 std::string state_file_name(int rank, int world);
 std::string swap_file_name(int rank, int world);
 
-// What a file begins with whose extents follow in this order, exactly `bytes` long; empty where that is too
-// little.
+// The beginning of a file whose extents follow in this order, exactly `bytes` long; empty if that is too
+// short.
 std::string swap_header(const Manifest& manifest, const std::vector<Extent>& extents, size_t bytes);
 // Makes a file of the folder that has all but its header a part of the checkpoint: it is on the disk then.
 StateFile seal_swap_file(const Path& path, const std::string& header, std::vector<Extent> extents);

@@ -21,7 +21,7 @@ struct TorchTensor {
   int64_t count() const;
 };
 
-// Where the values of a tensor lie in the file, one after the other.
+// Where the contiguous values of a tensor are in the file.
 struct TorchExtent {
   uint64_t begin = 0;  // bytes from the start of the file
   DType dtype = DType::f32;

@@ -1,5 +1,5 @@
-// A zip archive as torch.save writes it: entries stored without compression, directory at the end, zip64
-// where it is large. Nothing in it is trusted: offsets and sizes are checked against the file before use.
+// A zip archive as torch.save writes it: entries stored without compression, directory at the end, zip64 if
+// it is large. Nothing in it is trusted: offsets and sizes are checked against the file before use.
 //
 // Owns the open file. const calls may come from several threads at once.
 #pragma once

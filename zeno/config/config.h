@@ -112,7 +112,7 @@ struct RunConfig {
   int64_t seq_len = 0;  // 0: the model's own, capped by the trainer
   int64_t steps = 0;    // 0: use epochs
   double epochs = 1;
-  int64_t ranks = 0;  // 0: what the launcher says, else 1
+  int64_t ranks = 0;  // 0: as launched, else 1
   std::string cache;  // folder for data computed once; empty: ~/.cache/zeno
   RunDevice device = RunDevice::automatic;
   MicroBatchOrder order = MicroBatchOrder::horizontal;

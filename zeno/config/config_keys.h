@@ -18,7 +18,7 @@ enum class KeyType { boolean, integer, number, text, choice, dtype, numbers, tex
 enum class KeyStatus {
   honoured,   // sets a field of TrainConfig
   no_effect,  // accepted: Zeno behaves as if it were set anyway, or there is nothing for it to change
-  warned,     // accepted with a warning: it asks for something harmless that Zeno does not have
+  warned,     // accepted with a warning: harmless, but Zeno does not have it
   refused,    // an error unless it has its default: it would change results, or memory the user relies on
   renamed,    // an old name of another key
 };

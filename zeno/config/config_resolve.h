@@ -1,5 +1,5 @@
-// The values that depend on others or on what is known only later: the world size, the model, the length of
-// the run. Each step may be repeated; all of them record in `origins` what they derived.
+// Values that depend on others or that are known only later: the world size, the model, the length of the
+// run. Each step may be repeated; each records in `origins` what it derived.
 #pragma once
 
 #include <cstdint>

@@ -85,7 +85,7 @@ class TableBuilder {
 
   // Opens a block: the rows that follow are relative to it. "" goes back to the top level.
   ConfigKey& block(std::string_view path, KeyStatus status = KeyStatus::honoured, std::string_view note = "");
-  // A block whose contents are not looked at.
+  // A block whose contents are not checked.
   ConfigKey& open_block(std::string_view name, KeyStatus status, std::string_view note);
   void top() { prefix_.clear(); }
 

@@ -1,4 +1,4 @@
-// Turns a value as the user wrote it into one that fits its key, or says what is wrong with it.
+// Converts a value as the user wrote it into one that fits its key, or says what is wrong with it.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace zeno::config {
 JsonValue check_value(const ConfigKey& key, const JsonValue& written, const std::string& where,
                       std::vector<std::string>& warnings);
 
-// True when a checked value asks for nothing: null, the key's default, or a group size of one.
+// True if a checked value changes nothing: null, the key's default, or a group size of one.
 bool is_neutral(const ConfigKey& key, const JsonValue& value);
 
 // True when some "enabled" inside is true, or when there is none and the block is not empty.

@@ -7,7 +7,7 @@
 
 namespace zeno::config {
 
-// Snapshots in the memory of peers that are kept: the newest whole one, and the one before or the one being
+// Number of snapshots kept in the memory of peers: the newest whole one, and the one before or the one being
 // written.
 inline constexpr int kPeerSnapshots = 2;
 
@@ -16,7 +16,7 @@ int64_t sequence_length(const RunConfig& run, int64_t max_positions);
 
 zero::EngineOptions engine_options(const TrainConfig& config, int64_t seq_len, Device device = {});
 
-// Where a rank computes: the CPU, or the GPU that its place among the ranks of its host gives it.
+// Where a rank computes: the CPU, or the GPU with its local rank.
 Device device_of(const RunConfig& run, int local_rank);
 
 // The folders for state on disk must be there: a path that was meant for another machine would otherwise

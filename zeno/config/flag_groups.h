@@ -14,7 +14,7 @@ struct FlagGroup {
   std::vector<const ConfigKey*> keys;
 };
 
-// Where commands put flags of their own.
+// The group for a command's own flags.
 inline constexpr std::string_view kModelFlags = "Model and data";
 inline constexpr std::string_view kTrainingFlags = "Training";
 inline constexpr std::string_view kMemoryFlags = "Memory";

@@ -7,7 +7,7 @@
 namespace zeno::config {
 
 // Adapters as the flags say, or those of the adapter folder to continue training, whose options win. Throws a
-// usage Error where both say something and differ, and where something is asked for that only adapters have.
+// usage Error if both give a value and the values differ, or if an option is given that only adapters have.
 // `trains` false: for evaluation, where a base in 4 bits needs no adapter.
 model::Tuning tuning_of(const TrainConfig& config, bool trains = true);
 

@@ -10,7 +10,7 @@ namespace zeno::data {
 struct HostBatch {
   int64_t batch = 0, seq = 0;       // B, T
   std::vector<int32_t> tokens;      // [R]
-  std::vector<int32_t> targets;     // [R]; the next token, -1 where there is none to learn
+  std::vector<int32_t> targets;     // [R]; the next token, -1: not trained
   std::vector<int32_t> positions;   // [R]; counted from the start of the document in this sequence
   std::vector<int32_t> doc_start;   // [R]; index in the sequence where the row's document starts
   std::vector<int32_t> valid_rows;  // rows with a target, ascending

@@ -1,5 +1,5 @@
-// Prepares the next step's micro-batches on a thread of its own while the current step computes. Holds at
-// most one prepared step. get() is for one thread; what the batches come from must outlive the prefetcher.
+// Prepares the next step's micro-batches on a separate thread while the current step computes. Holds at most
+// one prepared step. get() is for one thread; what the batches come from must outlive the prefetcher.
 #pragma once
 
 #include <condition_variable>

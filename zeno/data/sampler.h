@@ -15,7 +15,7 @@ struct SamplePlace {
 };
 
 // Maps the endless count of places that the steps of a run have to sequences of the data. An epoch uses every
-// sequence once and ends with a step: places of its last step that no sequence is left for stay empty.
+// sequence once and ends with a step: unused places of its last step stay empty.
 class Sampler {
  public:
   static constexpr int64_t kEmpty = -1;

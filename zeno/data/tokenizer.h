@@ -60,8 +60,8 @@ class Tokenizer {
   std::shared_ptr<const State> state_;  // shared by copies, never changed
 };
 
-// Decodes a growing sequence for display: text comes as soon as it is whole UTF-8 characters. The pieces
-// together are decode() of the sequence, but where byte tokens turn out not to be UTF-8 after all.
+// Decodes a growing sequence for display: text is returned as soon as it is complete UTF-8 characters. The
+// pieces together are decode() of the sequence, but where byte tokens turn out not to be UTF-8 after all.
 class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer, bool skip_special = false);

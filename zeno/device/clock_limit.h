@@ -15,7 +15,7 @@
 
 namespace zeno {
 
-// Of clocks seen under load, in MHz, the one that nine tenths of them reach.
+// Of clocks measured under load, in MHz, the one that nine tenths of them reach.
 int sustained_clock(std::vector<int> seen);
 
 class ClockLimit {
@@ -41,7 +41,7 @@ class ClockLimit {
 
   std::string gpu_;
   int socket_ = -1;
-  pid_t keeper_ = -1;  // the process that sets the clock, and frees it when this one is gone
+  pid_t keeper_ = -1;  // the process that sets the clock, and frees it when this process has ended
   std::string received_;
   std::atomic<int> clock_ = 0;
   std::thread watcher_;

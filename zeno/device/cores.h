@@ -13,8 +13,8 @@ std::vector<int> parse_core_list(std::string_view list);
 // The cores of the NUMA node next to the device; empty where the machine does not tell.
 std::vector<int> cores_near(Device device);
 // Keeps the calling thread, and threads that it starts from now on, to those cores among the ones it may use.
-// It may still move between them: a core of its own would be shared with the other threads of this process
-// and with every other job that counts cores from the first. Where none is left, nothing changes.
+// It may still move between them: a single core would be shared with the other threads of this process and
+// with every other job that counts cores from the first. Where none is left, nothing changes.
 void stay_near(Device device);
 
 }  // namespace zeno

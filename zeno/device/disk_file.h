@@ -1,6 +1,6 @@
-// One file of state on disk: belongs to a running process, is empty when it begins and gone when it ends,
-// unless it was moved to where it stays. A lock tells a file in use from one that a killed run left behind,
-// which is used again.
+// One file of state on disk: belongs to a running process, is empty when the process starts and is removed
+// when it ends, unless it was moved to a permanent place. A lock distinguishes a file in use from one that a
+// killed run left behind, which is reused.
 //
 // Owner of the descriptor, the lock and the file itself. All calls block. Threads: others may use fd() and
 // path() during move_to().

@@ -2,7 +2,7 @@
 // threads that read and write where io_uring is missing or forbidden.
 //
 // A queue belongs to one thread. submit() need not wait for the transfer, but a file system may make it;
-// wait() blocks. Memory of a request must stay as it is until its completion has been taken.
+// wait() blocks. Memory of a request must stay unchanged until its completion has been taken.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ class DiskQueue {
   virtual ~DiskQueue() = default;
   virtual std::string_view name() const = 0;
   // Memory of later requests, to spare the kernel the work of looking it up each time; it must stay for as
-  // long as the queue. False where nothing comes of it, which does no harm.
+  // long as the queue. False if it has no effect, which does no harm.
   virtual bool register_buffer(std::span<std::byte> memory) = 0;
   // At most `depth` requests may be in flight.
   virtual void submit(const DiskRequest& request) = 0;

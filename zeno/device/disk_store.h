@@ -41,9 +41,9 @@ class DiskStore {
   // Room at the beginning of the files for the receiver of a given file, before add().
   void reserve_head(size_t bytes);
   // An extent, before create(). `what` names it in errors: "optimizer state of model.layers.3". Checksums are
-  // kept of the stretches that begin at `cuts` (ascending from 0), or of every request.
+  // kept of the ranges that begin at `cuts` (ascending from 0), or of every request.
   int add(size_t bytes, std::string what, std::vector<size_t> cuts = {});
-  // Of all extents as they lie on disk, in whole pages.
+  // Size of all extents on disk, in whole pages.
   size_t bytes() const;
   // How transfers are made: "io_uring" or "threads".
   std::string_view engine() const;
@@ -61,7 +61,7 @@ class DiskStore {
   // pages. Removed with its last owner, unless it is moved.
   struct Given {
     std::shared_ptr<std::vector<SwapFile>> owner;
-    std::vector<uint64_t> checksums;  // of all stretches, in order
+    std::vector<uint64_t> checksums;  // of all ranges, in order
     SwapFile& file() const { return owner->front(); }
   };
   // Can a file be moved into this folder? Yes if there is one file, on the same file system, that has

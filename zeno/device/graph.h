@@ -1,6 +1,6 @@
 // Work of one stream recorded once and replayed with one call: a CUDA graph. The CPU has none and needs none.
-// Everything recorded keeps its arguments, so the memory it names must stay where it is. Thread rule: one
-// stream, one thread.
+// A recorded graph keeps its arguments, so the memory they name must stay in place. Thread rule: one stream,
+// one thread.
 #pragma once
 
 #include <memory>

@@ -24,7 +24,7 @@ class Ledger {
   size_t booked(Tier tier) const;
   size_t booked(Tier tier, Purpose purpose) const;
   size_t used(Tier tier) const;
-  // Highest number of bytes ever in use at once.
+  // Peak number of bytes in use.
   size_t peak(Tier tier) const;
   size_t peak(Tier tier, Purpose purpose) const;
   // One line per purpose with booked bytes, and the total.

@@ -1,4 +1,4 @@
-// What memory is used for and where it lives: the vocabulary of the ledger, the planner and every report.
+// The purpose of memory and its tier: the vocabulary of the ledger, the planner and every report.
 #pragma once
 
 #include <array>

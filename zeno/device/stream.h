@@ -6,10 +6,10 @@
 // exception on through events: a stream that waits for a failed one fails too. synchronize() rethrows it.
 //
 // CPU and CUDA streams may wait for each other; neither the caller nor the driver is held up by it. A failed
-// CPU stream still reaches its records, so that no GPU hangs. A GPU knows no exceptions: CUDA work behind a
-// failed CPU stream runs on what it finds, and the error is rethrown by synchronize() of that CUDA stream, of
-// an event recorded on it, and on every CPU stream that waits for such an event.
-// Thread rule: any thread may launch; order is the order of the calls.
+// CPU stream still reaches its records, so that no GPU hangs. A GPU knows no exceptions: CUDA work queued
+// after a failed CPU stream runs on whatever data is there, and the error is rethrown by synchronize() of
+// that CUDA stream, of an event recorded on it, and on every CPU stream that waits for such an event. Thread
+// rule: any thread may launch; order is the order of the calls.
 #pragma once
 
 #include <cstddef>

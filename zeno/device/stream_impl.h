@@ -14,7 +14,7 @@
 
 namespace zeno {
 
-// A record made by a device of its own kind (a cudaEvent_t). Never changes: recording again makes another.
+// A device's native event (a cudaEvent_t). Never changes: recording again makes another.
 class DeviceMark {
  public:
   virtual ~DeviceMark() = default;

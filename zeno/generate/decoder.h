@@ -25,14 +25,14 @@ namespace zeno::generate {
 struct DecoderOptions {
   Device device;
   std::optional<DType> dtype;  // of weights and activations; default: as in the folder
-  int64_t sequences = 1;       // that can be under way at once
+  int64_t sequences = 1;       // that can be generated at the same time
   int64_t context = 0;         // tokens each of them can have; 0: all that the model takes
   int threads = 0;             // CPU: 0: all cores of this process
 };
 
 class Decoder {
  public:
-  // Error(memory) with the numbers when it does not fit.
+  // Error(memory) with the numbers if it does not fit.
   Decoder(const model::ModelConfig& config, const model::ParameterValues& values,
           const DecoderOptions& options);
   ~Decoder();
@@ -44,8 +44,8 @@ class Decoder {
   size_t weight_bytes() const { return weights_.bytes(); }
   const Ledger& ledger() const { return *ledger_; }
 
-  // Feeds `tokens` to a sequence, from `position` on: what it had from there is forgotten. Returns the logits
-  // after the last of them [V], to be read (or changed) until the next call.
+  // Feeds `tokens` to a sequence, from `position` on: what it had from there on is discarded. Returns the
+  // logits after the last of them [V], to be read (or changed) until the next call.
   std::span<float> feed(int32_t sequence, int64_t position, std::span<const int32_t> tokens);
 
   struct Next {

@@ -1,5 +1,5 @@
-// Text generation over token ids: prompts in, tokens out as they are chosen. Several prompts run side by
-// side, so that weights are read once for all of them; a prompt that continues what a sequence has computed
+// Text generation over token ids: prompts in, tokens out as they are chosen. Several prompts run in one
+// batch, so that weights are read once for all of them; a prompt that continues what a sequence has computed
 // before (the next turn of a chat) is computed from there on.
 //
 // Owns its Decoder. Calls block. One thread at a time.

@@ -8,8 +8,9 @@
 
 namespace zeno {
 
-// Keys and values of one layer, for `sequences` sequences of up to `capacity` tokens. Keys lie in tiles of
-// kCacheTile tokens, transposed, so that both devices read neighbouring tokens with neighbouring lanes.
+// Keys and values of one layer, for `sequences` sequences of up to `capacity` tokens. Keys are stored in
+// transposed tiles of kCacheTile tokens, so that both devices read neighbouring tokens with neighbouring
+// lanes.
 inline constexpr int64_t kCacheTile = 64;
 
 struct KvCache {

@@ -109,8 +109,8 @@ ZENO_HOST_DEVICE inline double ExactSum::value() const {
   }
   int top = kLimbs - 1;
   while (top > 0 && sum.limbs_[size_t(top)] == 0) --top;
-  // Three limbs hold at least 65 significant bits below the leading one or everything there is; what lies
-  // under them matters only as "not exactly zero". The highest limb of the three in `high`, the others in
+  // Three limbs hold at least 65 significant bits below the leading one or everything there is; the bits
+  // below them matter only as "not exactly zero". The highest limb of the three in `high`, the others in
   // `low`.
   const auto limb = [&](int i) { return i >= 0 ? uint64_t(sum.limbs_[size_t(i)]) : 0; };
   const uint64_t high = limb(top), low = limb(top - 1) << 32 | limb(top - 2);

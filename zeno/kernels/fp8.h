@@ -1,4 +1,4 @@
-// Matrices of 8-bit floats and their product, on GPUs only: e4m3 has more digits, e5m2 more range. A whole
+// Matrices of 8-bit floats and their matmul, on GPUs only: e4m3 has more digits, e5m2 more range. A whole
 // tensor shares one scale, a power of two taken from its own absolute maximum: no value saturates, and
 // scaling rounds nothing. Views only, owned by the caller; async on the stream.
 #pragma once
@@ -11,7 +11,7 @@ namespace zeno {
 enum class Fp8Format { e4m3, e5m2 };
 
 // Quantises a bf16 matrix in row order, in column order, or both in one pass. Inf or NaN anywhere makes the
-// factor NaN: every product then is NaN, and the scan of gradients finds it.
+// factor NaN: every result is then NaN, and the scan of gradients finds it.
 struct Fp8Quantise {
   Tensor x;  // bf16 [R, C] without gaps; R and C are multiples of 16
   Fp8Format format = Fp8Format::e4m3;

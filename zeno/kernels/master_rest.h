@@ -1,9 +1,9 @@
-// An fp32 master and its bf16 copy have half their bits in common. Where the two stay together, only what the
-// copy leaves of the master is kept beside it: 16 bits that, added behind those of the copy, give the master
-// exactly. For that the copy is the nearest bf16 and, of two that are equally near, the one further from
-// zero: then the sign of the rest says which way the copy was rounded. Copies are made by this rule wherever
-// masters are, so that it changes no result where they are kept. NaNs are cut and made quiet instead, for
-// rounding might make -0 of them: copy and master stay NaNs, if not always the same.
+// An fp32 master and its bf16 copy have half their bits in common. If the two stay together, only the
+// difference to the master is kept beside the copy: 16 bits that, appended to those of the copy, give the
+// master exactly. For that the copy is the nearest bf16 and, of two that are equally near, the one further
+// from zero: then the sign of the rest says which way the copy was rounded. All copies of masters are made by
+// this rule, so that the storage of masters does not change results. NaNs are truncated and made quiet
+// instead, because rounding might turn them into -0: copy and master stay NaNs, if not always the same.
 #pragma once
 
 #include <bit>

@@ -1,6 +1,6 @@
-// Matrix product with the shapes and fusions a transformer needs. Operands are stored in fp32, bf16 or fp16
-// (each its own), sums run in fp32. Every element of C is summed over K in one fixed order that does not
-// depend on the number of threads, on M or on N: same bits whatever the setting.
+// Matrix multiplication with the shapes and fusions that a transformer needs. Operands are stored in fp32,
+// bf16 or fp16 (each its own), sums run in fp32. Every element of C is summed over K in one fixed order that
+// does not depend on the number of threads, on M or on N: same bits whatever the setting.
 #pragma once
 
 #include "zeno/device/stream.h"

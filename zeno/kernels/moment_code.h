@@ -5,10 +5,10 @@
 // as in IEEE. With 2^E the power of two at or below the largest magnitude, m reaches down to 2^(E-17) and v
 // to 2^(E-33): the same distance, since v is a square.
 //
-// Rounding is at random, up with the probability of what is cut off, in two stages. First every value is
-// rounded to 3 bits as if it had all exponents; the largest of the results has the exponent of the cell. So a
-// largest value that rounds up to the next power of two takes the cell with it, and nothing saturates. Then
-// values too small for a leading one are rounded to multiples of the smallest step instead.
+// Rounding is stochastic, up with the probability of the part that is cut off, in two stages. First every
+// value is rounded to 3 bits as if it had all exponents; the largest of the results has the exponent of the
+// cell. So a largest value that rounds up to the next power of two takes the cell with it, and nothing
+// saturates. Then values too small for a leading one are rounded to multiples of the smallest step instead.
 //
 // A positive v never becomes zero: it is the smallest step at least. Else m / (sqrt(v) + eps) would explode
 // where v is rounded off and m is not. So v is at most halved by rounding, the smallest m over the root of

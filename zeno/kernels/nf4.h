@@ -2,8 +2,8 @@
 // distribution into parts of equal weight, times the largest magnitude of its block of 64.
 //
 // Those magnitudes are kept in 8 bits each: 256 blocks form a cell, whose scales are base + step · q², so
-// that one outlier does not coarsen the others. A cell knows nothing of its neighbours: what it decodes to is
-// a function of its own elements, wherever the cells of a tensor lie. 4.13 bits per element.
+// that one outlier does not coarsen the others. A cell does not depend on its neighbours: it decodes to a
+// function of its own elements, wherever the cells of a tensor are. 4.13 bits per element.
 #pragma once
 
 #include <array>

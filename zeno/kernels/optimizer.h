@@ -24,7 +24,7 @@ struct OptimizerUpdate {
   OptimizerHyper hyper;
   Tensor grad;  // flat [1, n], fp32/bf16/fp16
   // States [1, n], each fp32 or bf16; moments also u8, which means cells (moment_cells.h), element 0 being
-  // the first of a cell. Results kept in less than fp32 are rounded at random (stochastic_rounding.h).
+  // the first of a cell. Results stored in less than fp32 are rounded stochastically (stochastic_rounding.h).
   // Masters also i16: what bf16 parameters leave of them (master_rest.h).
   Tensor master;
   Tensor m, v;  // v: adam/adamw only; m: empty for sgd without momentum

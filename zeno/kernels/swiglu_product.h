@@ -1,7 +1,7 @@
-// SwiGLU together with the product before it (forward) or behind it (backward). `fused` asks for one kernel
-// where the device has it (Hopper, bf16, rows on 16 bytes): its results may differ from those of the two
-// calls by the order in which the product is summed, and in nothing else. Everywhere else it is matmul() and
-// a pass. Async on the stream, deterministic.
+// SwiGLU fused with the matmul before it (forward) or after it (backward). `fused` asks for one kernel where
+// the device has it (Hopper, bf16, rows on 16 bytes): its results may differ from those of the two calls only
+// by the order of summation in the matmul. Everywhere else it is matmul() and a pass. Async on the stream,
+// deterministic.
 #pragma once
 
 #include "zeno/device/stream.h"

@@ -45,7 +45,7 @@ struct ModelConfig {
   std::optional<int64_t> eos;  // token that ends a document
 
   std::string text;                   // the config.json this came from; empty if it came from none
-  std::vector<std::string> warnings;  // what the file asks for and Zeno does not do
+  std::vector<std::string> warnings;  // what the file asks for and Zeno does not support
 };
 
 // `where` names the text in messages.
@@ -56,8 +56,8 @@ ModelConfig load_config(const Path& folder);
 // Throws an Error of `kind` if sizes are out of range or do not fit each other.
 void check_config(const ModelConfig& config, std::string_view where, ErrorKind kind);
 
-// Text of a config.json for weights stored as `dtype`: the original text where there is one, changed only
-// where its dtype differs.
+// Text of a config.json for weights stored as `dtype`: the original text if there is one, changed only if its
+// dtype differs.
 std::string config_text(const ModelConfig& config, DType dtype);
 
 }  // namespace zeno::model

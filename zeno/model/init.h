@@ -13,7 +13,7 @@
 
 namespace zeno::model {
 
-// Elements [begin, end) of a parameter as its Init says.
+// Initial values of elements [begin, end) of a parameter.
 void initial_values(const nn::Parameter& parameter, uint64_t seed, int64_t begin, int64_t end, float* out);
 
 struct InitOptions {

@@ -1,5 +1,5 @@
-// Low-rank adapters of a model: how large they are and which of its linear layers have one, said as PEFT says
-// it. Plain values; any thread.
+// Low-rank adapters of a model: their size and which linear layers have one, in PEFT's terms. Plain values;
+// any thread.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,9 @@ struct LoraOptions {
   double alpha = 32;
   double dropout = 0;   // of the adapters' inputs
   bool rslora = false;  // scale alpha / sqrt(rank) instead of alpha / rank
-  // Names of modules or ends of them ("q_proj", "layers.0.mlp.up_proj"). A single entry may also be a regular
-  // expression that matches whole names, or "all-linear": every linear layer of the blocks, as no entry is.
+  // Names of modules or their suffixes ("q_proj", "layers.0.mlp.up_proj"). A single entry may also be a
+  // regular expression that matches whole names, or "all-linear": every linear layer of the blocks, as no
+  // entry is.
   std::vector<std::string> targets;
   // Modules that are also trained in full, and saved with the adapter: ends of names ("embed_tokens",
   // "lm_head", "norm"). With tied embeddings either of both means both.

@@ -1,4 +1,4 @@
-// The first half of a block as a layer of its own: y = x + out(attention(rope(qkv(norm(x))))). Same rules as
+// The first half of a block as a separate layer: y = x + out(attention(rope(qkv(norm(x))))). Same rules as
 // Block: owns no memory, async on the given stream, immutable.
 #pragma once
 

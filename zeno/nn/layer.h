@@ -131,8 +131,7 @@ class Layer {
   virtual void backward(const BackwardArgs& args, Recompute recompute) const = 0;
   // What forward and backward do; `recompute` as in backward().
   virtual LayerWork work(BatchShape shape, DType compute, Recompute recompute) const = 0;
-  // Can backward write its gradients instead of adding to them? Then nothing is cleared before the first of
-  // them.
+  // Can backward write its gradients instead of adding to them? Then nothing is cleared before the first one.
   virtual bool writes_gradients() const { return false; }
   // Does backward read the parameters? (An embedding's does not: the engine then gathers nothing.)
   virtual bool backward_needs_params() const { return true; }
@@ -140,8 +139,8 @@ class Layer {
   virtual size_t cache_bytes(CacheShape, DType) const { return 0; }
 };
 
-// The last layer: loss and, in the same pass, the gradient of its input and parameters, so that logits exist
-// one chunk at a time and only once.
+// The last layer: loss and, in the same pass, the gradients of its input and parameters, so that logits exist
+// only one chunk at a time and are computed once.
 struct LossArgs {
   StreamRef stream;
   const Batch& batch;

@@ -37,7 +37,7 @@ class Layout {
 
   size_t mark() const { return used_; }
   void rewind(size_t mark) { used_ = mark; }
-  // Most bytes in use at once.
+  // Peak bytes in use.
   size_t peak() const { return peak_; }
 
  private:

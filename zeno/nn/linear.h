@@ -1,8 +1,8 @@
 // y = x·Wᵀ + bias and its backward pass, shared by all layers. Async on the stream.
 //
-// With a workspace for it, the products run in fp8: operands are quantised right before they are used,
-// weights and activations as e4m3, gradients as e5m2, and nothing of that outlives the call. Without one they
-// run in the dtype of their operands.
+// With a workspace for it, the matmuls run in fp8: operands are quantised right before they are used, weights
+// and activations as e4m3, gradients as e5m2, and nothing of that outlives the call. Without one they run in
+// the dtype of their operands.
 #pragma once
 
 #include "zeno/device/stream.h"

@@ -2,7 +2,7 @@
 // stream; immutable, so any thread may use it.
 //
 // A weight of ours may be several modules of Hugging Face stacked (q, k, v): each that has an adapter has r
-// rows of A, and its own rows of y to write. They share the product with A, and the mask of the dropout.
+// rows of A, and its own rows of y to write. They share the matmul with A, and the dropout mask.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The second half of a block as a layer of its own: y = x + down(activation(up(norm(x)))). Same rules as
-// Block: owns no memory, async on the given stream, immutable.
+// The second half of a block as a separate layer: y = x + down(activation(up(norm(x)))). Same rules as Block:
+// owns no memory, async on the given stream, immutable.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace zeno::nn {
 struct BlockOptions;
 
 // Reads the feed-forward part of the options. Backward overwrites `saved`. Forward with an empty y skips the
-// last product: all that backward needs exists before it.
+// last matmul: all that backward needs exists before it.
 std::unique_ptr<Layer> make_mlp(const BlockOptions& options);
 
 }  // namespace zeno::nn

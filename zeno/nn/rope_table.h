@@ -1,6 +1,6 @@
 // Cosines and sines of the rotary embedding, computed once per model and shared by its blocks (hence
 // shared_ptr in BlockOptions: no block outlives it, none is its only owner). Immutable after construction,
-// except that a GPU gets its copy when it first asks: any thread may read.
+// except that a GPU gets its copy on first use: any thread may read.
 #pragma once
 
 #include <cstdint>

@@ -8,12 +8,12 @@ namespace zeno::nn {
 
 // Bytes are those of every kernel's operands and results, each once, fused as the kernels are.
 struct Work {
-  double matmul_flops = 0;     // products in the compute dtype
-  double fp8_flops = 0;        // products in fp8
+  double matmul_flops = 0;     // matmuls in the compute dtype
+  double fp8_flops = 0;        // matmuls in fp8
   double attention_flops = 0;  // scores and values, causal
   double bytes = 0;            // read plus written
-  double gradients = 0;        // elements of weights' gradients, which have a type of their own
-  double packed = 0;           // elements of products' operands, which a CPU's kernels copy into panels
+  double gradients = 0;        // elements of weight gradients, which have their own dtype
+  double packed = 0;           // elements of matmul operands, which CPU kernels copy into panels
 
   double flops() const { return matmul_flops + fp8_flops + attention_flops; }
   Work& operator+=(const Work& other) {
@@ -38,7 +38,7 @@ struct Work {
 
 struct LayerWork {
   Work forward, backward;
-  Work last;  // the end of forward, left out where only what it saves is wanted
+  Work last;  // the end of forward, skipped if only its saved activations are needed
 
   LayerWork& operator+=(const LayerWork& other) {
     forward += other.forward;

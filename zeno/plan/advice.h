@@ -14,7 +14,7 @@
 namespace zeno::plan {
 
 // fastest: most tokens per second, and of those that come close the simplest. largest_batch: most sequences
-// at once. smallest: least device memory.
+// per micro-batch. smallest: least device memory.
 enum class Goal { fastest, largest_batch, smallest };
 std::optional<Goal> parse_goal(std::string_view text);
 std::string_view name_of(Goal goal);
@@ -35,14 +35,14 @@ std::string deepspeed_config(const Option& option, const zero::Policy& policy, c
 
 struct AdviceQuestion {
   PlanModel model;
-  zero::EngineOptions options;  // what is not searched for is as here
+  zero::EngineOptions options;  // options that are not searched stay as they are here
   Machine machine;
   int world = 1;
   PlanChoices choices;    // with the limits of a rank
   int64_t sequences = 0;  // of a step, over all ranks, to keep; 0: whatever is best
   Goal goal = Goal::fastest;
   bool any_order = true;  // of micro-batches; else that of the options
-  // A model of twice the depth, to say what it would need; may be empty.
+  // A model with twice as many blocks, to say what it would need; may be empty.
   std::function<nn::LayerList()> next_larger;
 };
 

@@ -8,7 +8,7 @@
 
 namespace zeno::plan {
 
-// A step on a machine: how long, how much of it computes, what it waits for. One line each.
+// A step on a machine: its length, the share of computation, and what it waits for. One line each.
 std::vector<std::string> describe_time(const StepTime& time, const std::string& machine);
 
 // `rows` are all that were planned, also those that do not fit.

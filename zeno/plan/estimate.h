@@ -1,5 +1,5 @@
-// What a bare number of parameters says: the bytes of its states by formula, and the shape of a model of
-// about that size for what a number alone cannot say. Pure functions.
+// A plan from a bare number of parameters: the bytes of its states by formula, and the shape of a model of
+// about that size for everything else. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace zeno::plan {
 
-// Bytes of one rank, wherever they are kept. ZeRO with N ranks divides each by N where it is sharded; nothing
-// is added for padding.
+// Bytes per rank, on all tiers. ZeRO with N ranks divides each by N if it is sharded; nothing is added for
+// padding.
 struct StateBytes {
   double parameters = 0, gradients = 0, masters = 0, moments = 0;
   double total() const { return parameters + gradients + masters + moments; }

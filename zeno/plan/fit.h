@@ -5,8 +5,8 @@
 
 namespace zeno::plan {
 
-// Throws Error(memory) when the plan of one rank exceeds a limit, naming what it needs and the fewest changes
-// that fit: gradients and parameters sharded further, recompute, states on the host of a GPU, smaller
+// Throws Error(memory) if the plan of one rank exceeds a limit, naming what it needs and the smallest set of
+// changes that fits: gradients and parameters sharded further, recompute, states in host memory, smaller
 // micro-batches, states on disk, shorter sequences; or else the number of ranks that would do.
 void require_fit(const nn::LayerList& model, const zero::EngineOptions& options, int world,
                  MemoryLimits limits);

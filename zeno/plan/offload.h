@@ -1,5 +1,5 @@
-// Which states leave the device, from what memory there is: the fastest tier is filled first, and what passes
-// through the device may use what is left.
+// Which states leave the device, from what memory there is: the fastest tier is filled first, and states that
+// pass through the device may use the rest.
 #pragma once
 
 #include <string>
@@ -21,15 +21,15 @@ size_t missing_device_bytes(const zero::MemoryPlan& plan, Device device, MemoryL
 size_t missing_host_bytes(const zero::MemoryPlan& plan, Device device, MemoryLimits limits);
 bool fits(const zero::MemoryPlan& plan, Device device, MemoryLimits limits);
 
-// Moves the optimizer states, or as much of them as must, to the host and, where `disk` says so, to the disk.
-// Leaves options as they are when all fits.
+// Moves the optimizer states, or as much of them as necessary, to host memory and, if `disk` is set, to the
+// disk. Leaves options unchanged if everything fits.
 void choose_offload(const nn::LayerList& model, zero::EngineOptions& options, int world, MemoryLimits limits,
                     bool disk);
 
 // Lets as many states be under way through the device as there is room for, once everything else is known.
 void widen_window(const nn::LayerList& model, zero::EngineOptions& options, int world, MemoryLimits limits);
 
-// One line for people: what is kept where. Empty when all is on the device.
+// One line for people: which states are kept where. Empty when all is on the device.
 std::string describe_offload(const nn::LayerList& model, const zero::EngineOptions& options, int world);
 
 }  // namespace zeno::plan

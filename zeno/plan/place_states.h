@@ -1,4 +1,4 @@
-// Where states live and what is recomputed, as far as the config leaves it to the planner.
+// Where states live and what is recomputed, if the config leaves it to the planner.
 #pragma once
 
 #include "zeno/config/config.h"
@@ -6,8 +6,8 @@
 
 namespace zeno::plan {
 
-// Completes `options` by what follows from the memory there is: recompute and homes of states where the
-// config says auto, and how much may pass through the device at once.
+// Completes `options` by what follows from the memory there is: recompute and homes of states if the config
+// says auto, and how much may pass through the device at once.
 void place_states(const config::TrainConfig& config, const nn::LayerList& layers,
                   zero::EngineOptions& options, int world, MemoryLimits limits, bool trains);
 

@@ -14,7 +14,7 @@
 
 namespace zeno::plan {
 
-// Where the run is to be, as far as the config does not say it.
+// The machine of the run, as far as the config does not set it.
 struct PlanPlace {
   std::string machine;      // its name or file (find_machine); empty: this one, as it was measured
   double between_rate = 0;  // GB/s between nodes for each rank; 0: as the machine has it

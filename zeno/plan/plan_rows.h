@@ -24,15 +24,15 @@ struct PlanBytes {
 };
 
 // What is planned. Only a number of parameters: its states are those of the formula (estimate.h), and
-// `layers`, of about that size, say the rest.
+// everything else comes from `layers`, of about that size.
 struct PlanModel {
   const nn::LayerList& layers;
   std::optional<double> params;
 };
 PlanBytes plan_bytes(const PlanModel& model, const zero::EngineOptions& options, int world);
 
-// Where states live between uses. disk: optimizer states, at stage 3 parameters too. as_given: whatever the
-// options say.
+// Where states live between uses. disk: optimizer states, at stage 3 parameters too. as_given: regardless of
+// the options.
 enum class Homes { as_given, device, optimizer_host, all_host, disk };
 std::string_view name_of(Homes homes);  // "as given", "none", "optimizer cpu", "optimizer+param cpu", "nvme"
 
@@ -46,7 +46,7 @@ struct Setting {
   bool overlap = false;  // communication overlaps computation
   Groups groups;
 };
-// The setting in place of what `options` say.
+// `options` with this setting.
 zero::EngineOptions with(zero::EngineOptions options, const Setting& setting);
 // "--stage 3 --offload-optimizer cpu --recompute full --micro-batch 4"
 std::string flags_of(const Setting& setting);
@@ -63,7 +63,7 @@ struct PlanRow {
 // Compares the row with what a rank may use; a limit of 0 is none.
 void set_missing(PlanRow& row, Device device, MemoryLimits limits);
 
-// What a table goes through, in the order of what it costs the user.
+// The choices that a table goes through, in order of their cost to the user.
 struct PlanChoices {
   std::vector<int> stages;
   std::vector<Homes> homes;
@@ -76,8 +76,8 @@ struct PlanChoices {
 // limits, micro-batches up to 8.
 PlanChoices all_choices(Device::Kind device, int world, MemoryLimits limits);
 
-// Best first: what fits, by states near, little recompute, little sharding, large micro-batches; then what
-// does not, by what is missing.
+// Best first: what fits, by states near, little recompute, little sharding, large micro-batches; then
+// settings that do not, by the missing memory.
 std::vector<PlanRow> plan_rows(const PlanModel& model, const zero::EngineOptions& options, int world,
                                const PlanChoices& choices);
 

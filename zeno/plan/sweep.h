@@ -1,5 +1,5 @@
-// One setting on more and more ranks of a machine: memory, time, and what failures leave of it. The batch of
-// a rank stays, so that of a step grows.
+// One setting on more and more ranks of a machine: memory, time, and goodput with failures. The batch of a
+// rank stays, so that of a step grows.
 #pragma once
 
 #include <vector>

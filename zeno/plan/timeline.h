@@ -1,6 +1,6 @@
 // The time of a training step, before anything runs: the step's program is walked with the cost of each
-// instruction (instruction_cost.h). Lanes are in-order queues, instructions wait as the program says, those
-// that keep the same part of the machine busy share it; steps follow each other until they take equally long.
+// instruction (instruction_cost.h). Lanes are in-order queues, instructions wait as the program says, and
+// those that use the same part of the machine share it; steps follow each other until they take equally long.
 // All ranks are taken to be alike.
 #pragma once
 

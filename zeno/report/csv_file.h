@@ -1,6 +1,6 @@
-// metrics.csv: what metrics.jsonl says about steps and evaluations, as a table for spreadsheets and data
-// frames. One header line; numbers read back exactly; what a row does not know is an empty cell. A line is
-// with the system before append() returns.
+// metrics.csv: the steps and evaluations of metrics.jsonl as a table for spreadsheets and data frames. One
+// header line; numbers read back exactly; what a row does not know is an empty cell. A line is with the
+// system before append() returns.
 //
 // CsvFile owns its file; for one thread (rank 0's trainer). What a full disk does not take waits
 // (record_file.h).
@@ -19,7 +19,7 @@ namespace zeno::report {
 std::string csv_header();
 std::string to_csv(const StepRecord& record);
 std::string to_csv(const EvalRecord& record);
-// In quotes where it has to be.
+// Quoted if necessary.
 std::string csv_cell(std::string_view text);
 
 class CsvFile {

@@ -56,7 +56,7 @@ struct Evaluation {
   double loss = 0, accuracy = 0;
 };
 
-// A step whose loss or gradient was not finite, or whose loss stands out.
+// A step whose loss or gradient was not finite, or whose loss spiked.
 struct BadStepRecord {
   int64_t step = 0;
   std::string kind;  // "not_finite" or "spike"

@@ -18,10 +18,10 @@ class RecordFile {
  public:
   static constexpr size_t kMostWaiting = size_t(4) << 20;  // bytes that are kept; later records are lost
 
-  // Empties what is there.
+  // Truncates an existing file.
   static RecordFile create(const Path& path) { return RecordFile(File::create(path), 0); }
-  // Goes on behind the last line that is to be `kept`, and cuts off what follows it; creates a file that is
-  // not there. Reads from the end, and no more than it has to.
+  // Continues after the last line that is `kept`, and removes what follows it; creates a file that is not
+  // there. Reads from the end, and no more than it has to.
   static RecordFile resume(const Path& path, const std::function<bool(std::string_view line)>& kept);
 
   const Path& path() const { return file_.path(); }
@@ -31,7 +31,7 @@ class RecordFile {
   // The same for what a file begins with, at the start of a run that must not end here: where the disk
   // refuses it, it waits.
   void begin(std::string_view record);
-  // Once more what is waiting.
+  // Tries again to write what is waiting.
   void flush();
   // Records that are waiting, and those that were lost since this was last asked.
   int64_t waiting() const { return waiting_records_; }

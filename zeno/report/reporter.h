@@ -34,8 +34,8 @@ class Reporter {
   void finish(const RunSummary& summary, std::vector<RankMemory> memory, Timeline timeline);
 
  private:
-  // A file that cannot be written costs the run its record, not its result. Said once; what is missing is
-  // written as soon as that works again, which is said too.
+  // A file that cannot be written costs the run its record, not its result. Said once; missing records are
+  // written as soon as that works again, and a line says so.
   void keep(RecordFile& file, const std::function<void()>& write);
   void finish_file(RecordFile& file, const std::function<void()>& write);
 

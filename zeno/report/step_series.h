@@ -1,5 +1,5 @@
-// The steps of a run of any length in bounded memory, for the curves of the report. Short runs are kept as
-// they are; when there is no room left, neighbours are merged into stretches, which keep the highest and the
+// The steps of a run of any length in bounded memory, for the curves of the report. Short runs are kept
+// unchanged; when there is no room left, neighbours are merged into intervals, which keep the highest and the
 // lowest value, the first gap and the mean of every quantity. For one thread.
 #pragma once
 
@@ -32,14 +32,14 @@ class StepSeries {
   int64_t skipped() const { return skipped_; }
   bool all_timed() const { return all_timed_; }  // every step has exposed_ms
   int64_t steps_per_stretch() const { return width_; }
-  // Some steps in order, the first of every stretch and the last one; all of them in a short run.
+  // Some steps in order, the first of every interval and the last one; all of them in a short run.
   std::vector<ReportStep> samples() const;
-  // The first and the last step whose loss is finite; nothing where there is none.
+  // The first and the last step whose loss is finite; empty if there is none.
   const std::optional<ReportStep>& first_finite() const { return first_finite_; }
   const std::optional<ReportStep>& last_finite() const { return last_finite_; }
-  // Lowest value, highest value and first gap of every stretch, in order.
+  // Lowest value, highest value and first gap of every interval, in order.
   std::vector<SeriesPoint> extremes(Value value) const;
-  // The mean of every stretch; NaN where it has no finite value.
+  // The mean of every interval; NaN if it has no finite value.
   std::vector<SeriesPoint> means(Value value) const;
 
  private:
@@ -59,7 +59,7 @@ class StepSeries {
   void halve();
 
   std::vector<Stretch> stretches_;
-  int64_t width_ = 1;   // steps of a stretch
+  int64_t width_ = 1;   // steps per interval
   int64_t filled_ = 0;  // steps of the last one
   int64_t count_ = 0, skipped_ = 0;
   bool all_timed_ = true;

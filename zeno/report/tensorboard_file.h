@@ -2,8 +2,8 @@
 // around Event messages. `tensorboard --logdir FOLDER` shows it while it grows: a record is with the system
 // before a call returns.
 //
-// Every object begins a file of its own in the folder, so a resumed run adds to what is there. Owns its file;
-// for one thread (rank 0's trainer). What a full disk does not take waits (record_file.h).
+// Every object begins a new file in the folder, so a resumed run adds a file. Owns its file; for one thread
+// (rank 0's trainer). What a full disk does not take waits (record_file.h).
 #pragma once
 
 #include <cstdint>

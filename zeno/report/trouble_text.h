@@ -1,5 +1,5 @@
-// Words for troubles: what it is, how much, where, and which settings help, of those that exist and apply to
-// the run. Pure functions of plain values.
+// Words for troubles: what it is, how much, where, and which settings help among those that exist and apply
+// to the run. Pure functions of plain values.
 #pragma once
 
 #include <string>

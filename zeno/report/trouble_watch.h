@@ -1,4 +1,4 @@
-// Watches the steps of a run for what holds them up and says so: the troubles of this engine and config, in
+// Watches for what slows down the steps of a run and reports it: the troubles of this engine and config, in
 // words. Rank 0 has one; the engine outlives it; one thread.
 #pragma once
 

@@ -22,7 +22,7 @@ struct Observation {
   double others_ms = 0;   // median of the other ranks' work; 0: there are none
   double loss_scale = 1;
   bool skipped = false;
-  bool saving = false;  // a checkpoint was being written meanwhile
+  bool saving = false;  // a checkpoint was being written during the step
   double saved_ms = 0;  // wait before the step to start a save
 
   bool timed() const { return spent.compute > 0; }
@@ -75,7 +75,7 @@ class Troubles {
   static constexpr std::array<double, kTroubles> kLimits{0.15, 0.15, 0.15, 0.10, 0.10, 0.25, 0.10};
   static constexpr double kSlow = 1.2;      // times the others
   static constexpr double kAlways = 0.8;    // of the steps wait for the same rank
-  static constexpr double kTinyScale = 16;  // a loss scale that fell so far hides small gradients
+  static constexpr double kTinyScale = 16;  // a loss scale below this loses small gradients
 
   // Takes the next step and returns what to report now: a trouble when it begins, and again when it gets
   // worse by half or moves to another rank, at most once per window.

@@ -28,7 +28,7 @@ void agree_on_inputs(const config::ParsedConfig& parsed, comm::World& world);
 // All tokens of a dataset. `flag` names it.
 void agree_on_tokens(const data::TokenSource& tokens, std::string_view flag, comm::World& world);
 
-// Every rank must see the checkpoint that rank 0 resumes from, as it is there.
+// Every rank must see the same checkpoint that rank 0 resumes from.
 void agree_on_checkpoint(const Path& folder, comm::World& world);
 // A checkpoint of DeepSpeed to resume from, each rank from its own copy; null: this rank found none.
 void agree_on_deepspeed(const checkpoint::DeepSpeedCheckpoint* checkpoint, comm::World& world);

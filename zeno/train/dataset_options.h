@@ -58,9 +58,9 @@ class RunData {
   int64_t vocab_size_ = 0;
 };
 
-// Collective. One rank of each host (and of each path, where ranks name their own copies) builds what is not
-// in the cache while the others wait; then every rank
-// maps it. The thread that builds calls `progress`, which may throw to cancel.
+// Collective. One rank per host (and per path, if ranks name their own copies) builds what is not in the
+// cache while the others wait; then every rank maps it. The thread that builds calls `progress`, which may
+// throw to cancel.
 RunData open_run_data(const config::TrainConfig& config, int64_t vocab_size, int64_t seq_len,
                       comm::World& world, const data::BuildProgress& progress = {});
 

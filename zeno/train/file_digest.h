@@ -13,8 +13,8 @@ namespace zeno::train {
 
 inline constexpr size_t kSampleBytes = 4096;
 
-// How much of each file of a group is read: all of it where the group is small, else a share of a budget, so
-// that neither large files nor many of them delay a start.
+// How much of each file of a group is read: in full if the group is small, otherwise a share of a budget, so
+// that neither large files nor many files delay the start.
 struct DigestRule {
   bool whole = true;
   size_t samples = 0;  // evenly spread, both ends included

@@ -26,8 +26,8 @@ inline constexpr std::chrono::milliseconds kSameWish{1000};
 
 class Interrupt {
  public:
-  // After SIGINT, SIGTERM or SIGHUP the process has `save_deadline_s` seconds to end; then it says so and
-  // leaves, whatever it hangs in. 0: as long as it takes.
+  // After SIGINT, SIGTERM or SIGHUP the process has `save_deadline_s` seconds to end; then the process says
+  // so and exits, whatever it is waiting for. 0: as long as it takes.
   explicit Interrupt(int64_t save_deadline_s = 0);
   ~Interrupt();  // puts the former handlers back
   Interrupt(const Interrupt&) = delete;

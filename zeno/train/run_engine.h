@@ -20,7 +20,7 @@ struct RunEngine {
 };
 
 // Collective. `trains` false: an engine that only evaluates. Error(memory) when it does not fit, naming the
-// smallest change that does.
+// smallest change that fits.
 RunEngine make_engine(const config::TrainConfig& config, const model::ModelConfig& model, int64_t seq_len,
                       comm::World& world, bool trains = true);
 

@@ -1,5 +1,5 @@
 // Everything that decides what a run computes and that each process sees for itself: the program, the config,
-// the files of the model, the adapter, the template and the data. Other files may lie elsewhere on every
+// the files of the model, the adapter, the template and the data. Other files may have other paths on every
 // host: paths are not part of it, and neither are values that belong to a host (caches, logs, memory limits).
 #pragma once
 

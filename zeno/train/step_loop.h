@@ -36,7 +36,7 @@ class StepLoop {
   // Between steps, when none is under way.
   LoopState state() const;
   void restore(const LoopState& state);
-  // What the summary of a run says about its steps.
+  // The summary of the steps of a run.
   void add_to(report::RunSummary& summary) const;
   // What would make the run faster (troubles.h), on rank 0; empty on others.
   std::string advice(size_t memory_limit) const {

@@ -1,5 +1,5 @@
-// Starts a run as a process of its own and restarts it when it dies: from the newest checkpoint, up to N
-// times, and never for an error that would only come again.
+// Starts a run as a separate process and restarts it if it dies: from the newest checkpoint, up to N times,
+// and never for an error that would only come again.
 //
 // RestartPolicy decides and is pure; Supervisor does the process handling. While Supervisor::run() is under
 // way the process has no other threads, and its handling of SIGINT, SIGTERM, SIGUSR1, SIGUSR2 and SIGCHLD is
@@ -76,8 +76,8 @@ class Supervisor {
     std::vector<std::string> launcher;  // words before the command; empty: none
     // Arguments of this program for the first start or a restart, given what is on the disk.
     std::function<std::vector<std::string>(bool restart, const Output& output)> arguments;
-    // What the run has left on the disk. Called on another thread, which is left behind when it hangs there,
-    // and again after an Error(io), which may pass.
+    // What the run has left on the disk. Called on another thread, which is abandoned if it hangs, and called
+    // again after an Error(io), which may be temporary.
     std::function<Output()> output;
     int64_t max_restarts = 0;
     std::chrono::seconds save_deadline{0};             // after a signal to stop; 0: none

@@ -19,7 +19,7 @@
 
 namespace zeno::data {
 
-// A stretch of the text that the model has to write, for one message of the assistant.
+// A range of the text that the model has to write, for one assistant message.
 struct AssistantSpan {
   size_t begin = 0, end = 0;
   size_t message = 0;
@@ -39,16 +39,16 @@ struct SpanSource {
   std::string where;   // the template, for errors
 };
 
-// A message of the assistant whose place is not in the text is an Error(data).
+// An assistant message that is not in the text is an Error(data).
 AssistantSpans find_assistant_spans(const SpanSource& source, const nlohmann::ordered_json& messages,
                                     const jinja::Rendered& rendered, const std::vector<Passage>& passages);
 
-// The same for a template that marks what the assistant says with {% generation %}: its stretches, without
-// what others wrote in them.
+// The same for a template that marks the assistant's text with {% generation %}: the marked ranges, without
+// other authors' text in them.
 std::vector<AssistantSpan> marked_spans(const std::vector<TextSpan>& marked,
                                         const std::vector<Passage>& passages);
 
-// The generation prompt behind a plain question; empty where there is none.
+// The generation prompt after a plain question; empty if there is none.
 std::string usual_prompt(const SpanSource& source);
 
 }  // namespace zeno::data

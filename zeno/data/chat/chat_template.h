@@ -22,8 +22,8 @@ struct ChatOptions {
   std::string extra;  // JSON object of template variables, e.g. {"enable_thinking": false}; empty: none
   // Ends after the content of the last message, so that a model can continue it.
   bool continue_final_message = false;
-  // Seconds since 1970 (UTC) for strftime_now. Without, it is not defined and templates take the fixed date
-  // they bring; those that bring none are refused.
+  // Seconds since 1970 (UTC) for strftime_now. Without it, strftime_now is not defined and templates use
+  // their built-in date; templates without one are refused.
   std::optional<int64_t> now;
 };
 
@@ -56,7 +56,7 @@ class ChatTemplate {
   // Words of an assistant that the template does not write are an Error(data).
   RenderedChat render(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools,
                       const ChatOptions& options) const;
-  // For prompts: without finding out what of it to train on.
+  // For prompts: without finding the trained text.
   RenderedChat render_prompt(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools,
                              const ChatOptions& options) const;
   // Only the text.

@@ -1,5 +1,5 @@
-// Chat templates of our own in the formats of known families, all with {% generation %} around what the
-// assistant says. transformers reads them too.
+// Our own chat templates in the formats of known families, all with {% generation %} around the assistant's
+// text. transformers reads them too.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// What one message says without interruption, and what the template writes around it. Pure functions over the
-// passages of a rendering.
+// The uninterrupted text of one message, and the template's text around it. Pure functions over the passages
+// of a rendering.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ struct Speech {
 std::vector<Speech> speeches_of(const std::vector<Passage>& passages);
 // Where the template's text before passage `first` begins.
 size_t lead_begin(const std::vector<Passage>& passages, size_t first);
-// What the template writes behind the last words of a rendering.
+// What the template writes after the last message text of a rendering.
 std::string tail_of(const jinja::Rendered& rendered, const std::vector<Passage>& passages);
 
 }  // namespace zeno::data

@@ -1,4 +1,4 @@
-// What a model folder says about chats: its templates and its special tokens.
+// The chat files of a model folder: its templates and its special tokens.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -1,6 +1,6 @@
 // Decompression of gzip and zstd in memory, piece by piece, and of snappy in one go. A decompressor owns what
-// the library underneath keeps: tables and a window, at most 128 MiB. One thread. What is wrong with the
-// bytes is an Error(data) that says only the reason; after one a decompressor is of no further use.
+// the library underneath keeps: tables and a window, at most 128 MiB. One thread. Damaged bytes are an
+// Error(data) with only the reason; after one a decompressor is of no further use.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // The bytes of a data file in the order in which records are read from it. A plain file gives its own bytes;
-// a compressed one (gzip, zstd) gives what it unpacks to, so that readers need not know.
+// a compressed one (gzip, zstd) gives its unpacked bytes, so that readers need not know.
 //
 // Owns the open file; for one thread. Calls block.
 #pragma once

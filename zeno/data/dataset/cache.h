@@ -32,7 +32,7 @@ struct FileReport {
   int64_t bad = 0;      // records that could not be used, with --skip-bad-lines
 };
 
-// What a build saw; kept in the manifest, so that a run from the cache can tell it too.
+// What a build saw; kept in the manifest, so that a run from the cache can report it too.
 struct BuildReport {
   int64_t samples = 0, tokens = 0, learned = 0;
   int64_t records = 0;  // that could be read; 0 where all is plain text
@@ -41,7 +41,7 @@ struct BuildReport {
   std::map<std::string, int64_t> unused;   // unused field with a value → number of records that have it
   std::map<std::string, int64_t> remarks;  // what the chat template does to the data → times
   std::vector<FileReport> files;           // in the order they were read
-  bool whole_texts = true;                 // plain text only: no sample has a shape of its own
+  bool whole_texts = true;                 // all samples are plain texts, without prompts or turns
   std::string layout;                      // what wrote the chats, for the log
 };
 
@@ -86,8 +86,8 @@ class CachedSamples {
   const std::vector<CachedFile>& files() const { return files_; }
   // Checksums of the columns that samples are made of, as a text.
   std::string checksums() const { return checksums_[0] + checksums_[1] + checksums_[2]; }
-  // Compares every column with its checksum, where they are small enough to be read in a moment; of larger
-  // ones, nothing. Error(data) naming the first damage.
+  // Verifies the checksum of every column, if they are small enough to read quickly; of larger ones, nothing.
+  // Error(data) naming the first damage.
   void verify_small() const;
 
   void copy(int64_t begin, std::span<int32_t> out) const;
@@ -114,7 +114,7 @@ class CacheLock {
  public:
   explicit CacheLock(const Path& folder);  // waits; says so in the log
   CacheLock(CacheLock&&) = delete;
-  // Removes everything in the folder, the folder too unless it is to be `kept`.
+  // Removes everything in the folder, and the folder itself unless it is `kept`.
   void clear(bool keep);
 
  private:

@@ -14,7 +14,7 @@ namespace zeno::data {
 
 enum class Compression { none, gzip, zstd };
 
-// What the first bytes of a file say; four are enough.
+// The compression of a file by its first bytes; four are enough.
 Compression compression_of(std::string_view head);
 
 class CompressedSource : public ByteSource {

@@ -27,7 +27,7 @@ struct InputFiles {
 // Files in the order given; folders stand for the files below them, sorted, without hidden files and files
 // that describe a dataset (README, LICENSE, …). JSON is known by its name (.json, .jsonl, .ndjson) or by a
 // format named in the spec, tables by theirs (.csv, .tsv); Parquet and token files by their magic; everything
-// else is plain text. A compressed file (.gz, .zst) is what its name without that says.
+// else is plain text. The type of a compressed file (.gz, .zst) is that of its name without the suffix.
 InputFiles find_input_files(const DatasetSpec& spec);
 
 }  // namespace zeno::data

@@ -18,7 +18,7 @@ class JsonReader : public RecordReader {
 
  private:
   enum class Layout { unknown, lines, values };
-  // Of values: outside of any array, before an element, behind one.
+  // Of values: outside of any array, before an element, after one.
   enum class Place { outside, element, after_element };
 
   Layout find_layout() const;

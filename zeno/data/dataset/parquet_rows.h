@@ -14,7 +14,7 @@ class ParquetRows : public RecordReader {
   ParquetRows(const Path& path, const ReaderOptions& options);
 
   void next(std::vector<RawRecord>& out) override;
-  // In proportion to the rows: what columns take lies apart in the file.
+  // In proportion to the rows: the bytes of columns are spread over the file.
   uint64_t bytes_read() const override;
 
  private:

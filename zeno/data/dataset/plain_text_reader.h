@@ -1,4 +1,4 @@
-// Plain text in stretches that a tokenizer can take at once, cut where a line ends. For one thread.
+// Plain text in pieces that a tokenizer can take at once, cut at line ends. For one thread.
 #pragma once
 
 #include <vector>

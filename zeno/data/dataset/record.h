@@ -1,6 +1,6 @@
-// One record of a data file: found out what it is, checked, and brought into one of four shapes. Everything
-// wrong with it is an Error(data) whose message is the reason; the caller adds file and line. Internal to
-// dataset/: holds JSON by value.
+// One record of a data file: recognised, checked, and converted to one of four shapes. Every problem is an
+// Error(data) whose message is the reason; the caller adds file and line. Internal to dataset/: holds JSON by
+// value.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ using Record = std::variant<ChatRecord, PromptRecord, AlpacaRecord, TextRecord, 
 // What people call the text that comes before a conversation.
 constexpr Names kSystemNames{"system", "system_prompt", "system_message", "meta_instruction"};
 
-// What the fields of a record say it is. Error(data): an unknown format, or one that no objective supports
+// The format of a record by its fields. Error(data): an unknown format, or one that no objective supports
 // yet.
 DataFormat detect_format(const Fields& fields);
 // The samples of a record: one, but for tasks with several instances.

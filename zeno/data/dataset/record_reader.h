@@ -1,5 +1,5 @@
-// Reads a data file record by record, a piece of the file at a time: JSON values, rows of a table, stretches
-// of plain text. Memory is one piece or the longest record, whichever is more. For one thread.
+// Reads a data file record by record, a piece of the file at a time: JSON values, rows of a table, pieces of
+// plain text. Memory is one piece or the longest record, whichever is more. For one thread.
 #pragma once
 
 #include <cstdint>

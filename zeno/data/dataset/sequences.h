@@ -43,7 +43,7 @@ struct PackReport {
   std::string text() const;
 };
 
-// A stretch of the stream that lies side by side in a sequence.
+// A range of the stream that is contiguous in a sequence.
 struct Piece {
   int64_t begin = 0, length = 0;
   int64_t document = 0;  // of its first token; only wrapped pieces reach into further ones
@@ -56,7 +56,7 @@ class SequenceTable {
   int64_t sequences() const { return report_.sequences; }
   int64_t seq_len() const { return options_.seq_len; }
   const PackReport& report() const { return report_; }
-  // Is the token after a piece the target of its last one? So it is where samples are cut without loss.
+  // Is the token after a piece the target of its last token? True if samples are cut without loss.
   bool targets_continue() const;
   // Replaces `out` by the pieces of a sequence, in order.
   void pieces(int64_t sequence, std::vector<Piece>& out) const;
@@ -65,7 +65,7 @@ class SequenceTable {
  private:
   struct Slot {
     uint32_t document = 0;
-    uint32_t part = 0;  // too_long = split: which stretch of T tokens
+    uint32_t part = 0;  // too_long = split: which range of T tokens
   };
   [[noreturn]] void fail_empty() const;
   void cut_windows();

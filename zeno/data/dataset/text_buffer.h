@@ -21,7 +21,7 @@ class TextBuffer {
  public:
   TextBuffer(const Path& path, const ReaderOptions& options);
 
-  // Reads on. Long records double what is read, so that finding their end stays linear.
+  // Reads on. For long records the amount read doubles, so that finding their end stays linear.
   void fill();
   bool at_end() const { return ended_; }  // nothing follows what is unread
   bool done() const { return ended_ && used_ == buffer_.size(); }

@@ -24,7 +24,7 @@ struct Loop : Callable {
 
   bool has(size_t index);
   size_t length();
-  // After the last iteration: nothing of the evaluator is left in it, nor what it could hold in a circle.
+  // After the last iteration: nothing of the evaluator is left in it, and no reference cycles.
   void end();
   Value call(Runtime& runtime, const Arguments& arguments) override;
 };

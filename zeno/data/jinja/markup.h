@@ -9,7 +9,7 @@ namespace zeno::data::jinja {
 TracedText escape_html(const TracedText& text);
 // The text of a value, escaped unless it is markup.
 TracedText escaped(Runtime& runtime, const Value& value);
-// The texts of a value (a text, a list or a tuple of them) as markup; other values as they are.
+// The texts of a value (a text, a list or a tuple of them) as markup; other values unchanged.
 Value as_markup(const Value& value);
 
 }  // namespace zeno::data::jinja

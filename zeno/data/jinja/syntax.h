@@ -92,7 +92,7 @@ struct Statement {
     call,          // call(parameters) value: body
     filter,        // filter: body
     with,          // with targets = values: body
-    generation,    // body is what the assistant says
+    generation,    // body is the assistant's text
     leave,         // break
     next,          // continue
   };

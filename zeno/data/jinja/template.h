@@ -1,8 +1,8 @@
 // Jinja templates as Hugging Face chat templates use them: the language of jinja2's
 // ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks, break and continue, {% generation %}, and
 // the functions and the `tojson` that transformers adds. Results are byte for byte those of jinja2; what it
-// refuses is refused. Differences: integers have 64 bits (more is an error), keys of dicts are scalars, and
-// work is bounded. Beyond jinja2, every byte of the result is traced to what it comes from.
+// refuses is refused here too. Differences: integers have 64 bits (more is an error), keys of dicts are
+// scalars, and work is bounded. Beyond jinja2, the origin of every byte of the result is traced.
 //
 // A Template is a cheap value: copies share one syntax tree, which never changes. render() may run on many
 // threads.

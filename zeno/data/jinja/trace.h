@@ -18,7 +18,7 @@ struct Source {
   bool is_element() const { return element >= 0 && key.empty(); }
 };
 
-// The value of a variable whose texts say where they come from; adds the sources it needs. sources[0] is the
+// The value of a variable whose texts carry their origin; adds the sources it needs. sources[0] is the
 // template.
 Value traced_variable(Budget& budget, const std::string& name, const nlohmann::ordered_json& json,
                       std::vector<Source>& sources);

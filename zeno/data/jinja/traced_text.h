@@ -1,4 +1,4 @@
-// A text that knows where each of its bytes comes from. Every operation of a template on texts keeps it, so
+// A text that carries the origin of each of its bytes. Every operation of a template on texts keeps it, so
 // that in the result the text of one message can be told from that of another and from the template's own,
 // whatever the template did with it. A value: copy and move it freely.
 #pragma once
@@ -21,7 +21,7 @@ struct Origin {
 };
 inline constexpr uint32_t kManySources = UINT32_MAX;
 
-// From the end of the stretch before it to `end`.
+// From the end of the previous range to `end`.
 struct Stretch {
   size_t end = 0;
   Origin origin;
@@ -39,7 +39,7 @@ class TracedText {
   bool empty() const { return text_.empty(); }
   // Bytes that it takes, for the budget of a rendering.
   size_t memory() const { return text_.size() + stretches_.size() * sizeof(Stretch); }
-  // In order, covering all bytes. An empty stretch says that an empty text of that origin was written there.
+  // In order, covering all bytes. An empty range means that an empty text of that origin was written there.
   std::vector<Stretch> stretches() const;
   // The origin of all bytes; kManySources where they differ.
   Origin origin() const;

@@ -20,11 +20,11 @@ class ColumnReader {
   ColumnReader(const std::string& place, const File& file, uint64_t end, const ColumnChunk& chunk,
                const Column& column, PageDecompressor& shared);
 
-  // The levels of the entry at hand; behind the last one, definition() is an error and repetition() is 0,
-  // with which a row begins.
+  // The levels of the entry at hand; after the last one, definition() is an error and repetition() is 0, the
+  // level at which a row begins.
   int definition();
   int repetition();
-  // Take the entry at hand, whose repetition level must be the one given. It must be a value, or have a
+  // Take the current entry, whose repetition level must be the given one. It must be a value, or have a
   // definition level below `below`.
   Json take(int repetition);
   void skip(int repetition, int below);
@@ -43,7 +43,7 @@ class ColumnReader {
   PageReader pages_;
   uint64_t values_left_;  // entries in pages still to come
   int32_t in_page_ = 0;   // entries of this page still to come
-  bool loaded_ = false;   // is there an entry at hand?
+  bool loaded_ = false;   // is there a current entry?
   int repetition_ = 0, definition_ = 0;
   RleReader repetitions_, definitions_;
   PageBuffer dictionary_page_;

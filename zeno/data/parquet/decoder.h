@@ -1,6 +1,6 @@
 // The values of a page, one after the other, whatever their encoding. Decoders are views of the page's bytes
-// and keep no more than their position, so a page may claim as many values as it likes. What is wrong with
-// the bytes is an Error(data) that says only the reason.
+// and keep no more than their position, so a page may claim as many values as it likes. Damaged bytes are an
+// Error(data) with only the reason.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Parquet's DELTA_BINARY_PACKED: integers as differences to the one before, in blocks of miniblocks that each
-// have a bit width of their own. A view of bytes that the caller owns; holds nothing but positions, however
-// many values the bytes claim to be. A copy is a second reader.
+// have their own bit width. A view of bytes that the caller owns; holds nothing but positions, however many
+// values the bytes claim to be. A copy is a second reader.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ class DeltaReader {
   DeltaReader() = default;
   explicit DeltaReader(std::string_view bytes);
 
-  // An Error(data) behind the last value. Differences wrap around.
+  // Error(data) after the last value. Differences wrap around.
   int64_t next();
   // What follows the values. Takes as long as there are blocks.
   std::string_view rest() const;

@@ -1,4 +1,4 @@
-// Reads a stretch of a file from front to back and can look ahead. Keeps a small window; large reads go past
+// Reads a range of a file from front to back and can look ahead. Keeps a small window; large reads go past
 // it. The file outlives it; one thread.
 #pragma once
 
@@ -16,7 +16,7 @@ class ForwardReader {
   ForwardReader(const File& file, uint64_t begin, uint64_t end) : file_(&file), at_(begin), end_(end) {}
 
   uint64_t left() const { return end_ - at_; }
-  // The next `bytes` or more; fewer where the stretch ends. Valid until the next call.
+  // The next `bytes` or more; fewer at the end of the range. Valid until the next call.
   std::string_view peek(size_t bytes);
   // REQUIRES: no more than are left.
   void read(char* out, size_t bytes);

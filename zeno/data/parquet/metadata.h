@@ -1,6 +1,6 @@
-// What the footer of a Parquet file and the headers of its pages say. Plain data, parsed from Thrift with the
-// limits that keep memory in proportion to the bytes parsed; whether the parts fit together is checked where
-// they are used. An Error(data) thrown here says only the reason.
+// The contents of the footer of a Parquet file and of the headers of its pages. Plain data, parsed from
+// Thrift with the limits that keep memory in proportion to the bytes parsed; whether the parts fit together
+// is checked where they are used. An Error(data) thrown here has only the reason.
 #pragma once
 
 #include <cstdint>

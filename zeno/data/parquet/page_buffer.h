@@ -26,7 +26,7 @@ class PageBuffer {
   }
   ~PageBuffer() { budget_->left += counted_; }
 
-  // What was there is gone. `besides`: what will be made of the page counts too.
+  // Discards the old contents. `besides`: what will be made of the page counts too.
   void resize(size_t bytes, uint64_t besides = 0) {
     bytes_.reset();
     budget_->left += std::exchange(counted_, 0);

@@ -1,6 +1,6 @@
 // Reads the pages of one column chunk, one at a time: header, checksum, decompression, levels apart from
-// values. Owns the page's bytes; the file and the shared parts outlive it. One thread. What is wrong is an
-// Error(data) that says only the reason.
+// values. Owns the page's bytes; the file and the shared parts outlive it. One thread. Errors are an
+// Error(data) with only the reason.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ class PageDecompressor {
 
   // All of `out`, or an error. Codecs without a decompressor are refused by name.
   void decompress(Codec codec, std::string_view in, std::span<char> out);
-  // Room for a page as it lies in the file.
+  // Room for a page as it is stored in the file.
   std::span<char> compressed(size_t bytes);
 
   PageBudget budget;
@@ -41,7 +41,7 @@ struct Page {
 
 class PageReader {
  public:
-  // Pages lie before byte `end` of the file.
+  // Pages are before byte `end` of the file.
   PageReader(const File& file, uint64_t end, const ColumnChunk& chunk, const Column& column,
              PageDecompressor& shared);
 

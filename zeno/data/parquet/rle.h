@@ -13,7 +13,7 @@ class RleReader {
   RleReader() = default;
   RleReader(std::string_view bytes, int bit_width);
 
-  // An Error(data) behind the last value.
+  // Error(data) after the last value.
   uint32_t next() {
     while (left_ == 0) start_run();
     --left_;

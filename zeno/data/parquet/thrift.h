@@ -1,6 +1,6 @@
 // Reads Thrift's compact protocol, in which Parquet writes its footer and its page headers. A view of bytes
 // that the caller owns; lives no longer than they do. Nothing in the bytes is believed: sizes and counts are
-// checked against what is left, depth is limited. What is wrong is an Error(data) that says only the reason.
+// checked against what is left, depth is limited. Errors are an Error(data) with only the reason.
 #pragma once
 
 #include <cstdint>

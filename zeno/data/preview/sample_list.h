@@ -18,7 +18,7 @@ class SampleList {
 
   const TokenSource& source() const { return source_; }
   const PackReport& report() const { return packed_.report(); }
-  // Are all parts of a long record samples of their own, so that nothing of it is lost?
+  // Is each part of a long record a separate sample, so that nothing is lost?
   bool keeps_all_parts() const { return packed_.targets_continue(); }
   // Until `visit` returns false.
   void for_each(const std::function<bool(const Piece&)>& visit) const;

@@ -1,4 +1,4 @@
-// Text on its way from the input to the model, and where each of its bytes came from. A Piece is a view; an
+// Text on its way from the input to the model, and the origin of each of its bytes. A Piece is a view; an
 // AlignedText owns what normalizers have written; a Rewriter makes the next AlignedText from the last one,
 // character by character. Values that share nothing but the Rewriting of their text.
 #pragma once
@@ -13,7 +13,7 @@
 
 namespace zeno::data::tokenizer {
 
-// Without `origin` the text is a stretch of the input that starts at `begin`. With it, origin[i] is the range
+// Without `origin` the text is the range of the input that starts at `begin`. With it, origin[i] is the range
 // of the input that byte i represents. Rewritten text whose origin was not requested has neither.
 struct Piece {
   std::string_view text;
@@ -34,7 +34,7 @@ struct Piece {
 // and step by step: what it adds is counted, and nothing that it removes again is given back.
 class Rewriting {
  public:
-  // `track`: where bytes came from is kept.
+  // `track`: the origin of bytes is kept.
   Rewriting(size_t input_bytes, bool track);
   bool tracks() const { return track_; }
   // Error(data) if the rewriting of `before` bytes may not make `after` bytes of them.

@@ -1,4 +1,4 @@
-// Texts and their values, found by walking a text byte by byte: the nodes' children lie in one hash table.
+// Texts and their values, found by walking a text byte by byte: the nodes' children are in one hash table.
 // Built once, then read from any thread.
 #pragma once
 

@@ -1,5 +1,5 @@
-// The files of a model folder that say how its text is tokenised, and which tokens begin, end and pad it.
-// Reads files; keeps nothing.
+// The tokenizer files of a model folder, which also say which tokens begin, end and pad a text. Reads files;
+// keeps nothing.
 #pragma once
 
 #include <functional>

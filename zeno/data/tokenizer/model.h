@@ -1,5 +1,5 @@
-// Models of tokenizer.json: a piece of text → tokens. A model is immutable and safe from any thread; what it
-// needs while working lies in a Workspace, which one thread uses at a time.
+// Models of tokenizer.json: a piece of text → tokens. A model is immutable and safe from any thread; its
+// working memory is in a Workspace, which one thread uses at a time.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct Token {
   uint32_t begin, end;
 };
 
-// A token of BPE that still may merge with the one behind it.
+// A BPE token that may still merge with the one after it.
 struct Symbol {
   int32_t id;
   uint32_t begin, end;

@@ -13,7 +13,7 @@ class JsonNode;
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  // False when apply() would leave the text as it is; saves the copy.
+  // False if apply() would leave the text unchanged; saves the copy.
   virtual bool changes(std::string_view text) const { return !text.empty(); }
   virtual void apply(AlignedText& text) const = 0;
 };

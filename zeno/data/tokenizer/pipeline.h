@@ -1,6 +1,6 @@
-// Everything a tokenizer.json says, put together: input → added tokens → normalizer → pre-tokenizers → model
-// → post-processor, and back through the decoder. Immutable; safe from any thread: what an encoding needs
-// while it runs comes from a pool.
+// All parts of a tokenizer.json together: input → added tokens → normalizer → pre-tokenizers → model →
+// post-processor, and back through the decoder. Immutable; safe from any thread: what an encoding needs while
+// it runs comes from a pool.
 #pragma once
 
 #include <memory>

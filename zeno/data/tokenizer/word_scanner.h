@@ -1,4 +1,4 @@
-// The regexes of the GPT-2, Llama-3 and Qwen2 families, written by hand: the same cuts as PCRE2 makes (a
+// The regexes of the GPT-2, Llama-3 and Qwen2 families, hand-written: the same cuts as PCRE2 makes (a
 // property test compares them), at many times its speed. Pure functions.
 #pragma once
 

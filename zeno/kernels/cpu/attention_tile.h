@@ -1,4 +1,4 @@
-// What forward and backward attention share on top of the packed product: panels of a head, key limits of a
+// What forward and backward attention share on top of the packed matmul: panels of a head, key limits of a
 // run of queries, rows written back from a transposed tile. Included once per SIMD target like simd_lanes.h.
 #if defined(ZENO_KERNELS_CPU_ATTENTION_TILE_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ZENO_KERNELS_CPU_ATTENTION_TILE_H_

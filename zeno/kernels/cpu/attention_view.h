@@ -1,4 +1,4 @@
-// Where the heads of one attention call lie in its packed tensors, and which keys a query sees.
+// Where the heads of one attention call are in its packed tensors, and which keys a query sees.
 #pragma once
 
 #include <algorithm>

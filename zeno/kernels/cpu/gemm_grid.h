@@ -1,5 +1,5 @@
-// How the result of a matrix product is cut into blocks for threads. The cut never changes bits: every block
-// sums over the whole of K.
+// How the result of a matmul is cut into blocks for threads. The cut never changes bits: every block sums
+// over the whole of K.
 #pragma once
 
 #include <cstddef>

@@ -34,7 +34,8 @@ HWY_NOINLINE void write_row(const float* sums, int64_t n, T* dst) {
             [&](int64_t i, auto lanes) HWY_ATTR { store(d, load(d, sums + i, lanes), dst + i, lanes); });
 }
 
-// Adds what is fused to `rows` finished rows of sums, in the order of TileOutput, and writes them to C.
+// Applies the fused operations to `rows` finished rows of sums, in the order of TileOutput, and writes them
+// to C.
 inline void finish_rows(const Matmul& op, int64_t row, int64_t rows, int64_t col, int64_t cols, float* sums,
                         int64_t ld) {
   const auto add = [&](const Tensor& t, int64_t r, float* sum) {

@@ -1,8 +1,7 @@
-// The parts a packed matrix product is made of, compiled once per SIMD target: panels of A ([k][kMR]) and of
-// B
-// ([k][kNR]) in fp32 whatever the storage type, and the register tile that multiplies one panel by the other.
-// Each element is one chain of multiply-adds in ascending k, in full tiles and in edge tiles alike.
-// Included once per SIMD target like simd_lanes.h. Everything works on the calling thread.
+// The parts of a packed matmul, compiled once per SIMD target: panels of A ([k][kMR]) and of B ([k][kNR]) in
+// fp32 whatever the storage type, and the register tile that multiplies one panel by the other. Each element
+// is one chain of multiply-adds in ascending k, in full tiles and in edge tiles alike. Included once per SIMD
+// target like simd_lanes.h. Everything works on the calling thread.
 #if defined(ZENO_KERNELS_CPU_GEMM_TILE_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ZENO_KERNELS_CPU_GEMM_TILE_H_
 #undef ZENO_KERNELS_CPU_GEMM_TILE_H_
@@ -31,7 +30,7 @@ static_assert(kNR % kMR == 0);  // tiles of tokens are whole panels on both side
 // Packing may write this many floats past the end of a panel.
 inline constexpr int64_t kPanelSlack = 64;
 
-// Where the sums of a tile go. out = ((sums + product) + bias) + extra; what is null is left out.
+// Where the sums of a tile go. out = ((sums + product) + bias) + extra; null operands are skipped.
 struct TileOutput {
   float* out = nullptr;
   int64_t ld = 0;                // row stride of out

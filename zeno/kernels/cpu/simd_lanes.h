@@ -115,7 +115,7 @@ HWY_INLINE hn::Vec<D> load(D d, const Half* p, Lanes lanes) {
   return widen(d, hn::PromoteTo(U32Tag<D>(), raw), Half());
 }
 
-// fp32 lanes as they will lie in memory.
+// fp32 lanes as they will be stored in memory.
 template <class D>
 HWY_INLINE hn::Vec<D> raw_of(D, hn::Vec<D> v, float) {
   return v;
@@ -149,7 +149,7 @@ HWY_INLINE void stream(D d, hn::Vec<D> v, T* p, SomeLanes some) {
 }
 HWY_INLINE bool streams_well(const void* p) { return reinterpret_cast<uintptr_t>(p) % HWY_MAX_BYTES == 0; }
 
-// body(i, lanes) over [0, count) in whole vectors, then once for what is left.
+// body(i, lanes) over [0, count) in whole vectors, then once for the rest.
 template <class D, class Body>
 HWY_INLINE void for_lanes(D d, int64_t count, const Body& body) {
   const int64_t n = int64_t(hn::Lanes(d));

@@ -12,7 +12,7 @@ namespace zeno::cuda {
 
 inline constexpr int kHeadThreads = 256;
 
-// Where heads lie in the threads of a block.
+// The mapping of heads to the threads of a block.
 struct HeadGrid {
   int half = 0;       // head_dim / 2
   int team = 1;       // threads per head

@@ -1,4 +1,4 @@
-// SwiGLU in registers: the same bits wherever it is computed, in a pass of its own or behind a product.
+// SwiGLU in registers: the same bits wherever it is computed, in a separate pass or fused into a matmul.
 // Device code only.
 #pragma once
 

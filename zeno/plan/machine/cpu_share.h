@@ -9,8 +9,8 @@
 namespace zeno::plan {
 
 struct OffloadRates {
-  double link = 0;     // bytes per second each way, both ways at once
-  double updates = 0;  // elements per second by the CPU, meanwhile
+  double link = 0;     // bytes per second per direction, both directions at once
+  double updates = 0;  // elements per second by the CPU, at the same time
 };
 
 // A fraction of a second; `threads` of the CPU.

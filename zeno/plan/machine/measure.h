@@ -1,6 +1,6 @@
 // The rates of this machine, measured with the kernels, streams, collectives and files that a training step
 // uses: what `zeno doctor --measure` stores and a plan of time multiplies. docs/plan.md says how each figure
-// is taken.
+// is measured.
 //
 // Blocks for as long as it takes (about 15 s with the usual sizes) and wants the machine for itself: all
 // cores, and the device. A few hundred MB of host memory, up to 2 GB of a GPU's, and for a while a file in
@@ -47,7 +47,7 @@ struct MeasureOptions {
 // Error(io) when the disk has no room.
 Machine measure_machine(const MeasureOptions& options);
 
-// Where the profile of a device lies in a cache folder.
+// The file of a device's profile in a cache folder.
 Path machine_file(const Path& cache, Device::Kind kind);
 // The profile that was measured; nothing when there is none. A damaged one is a line in the log and counts as
 // none: no run should stop for it.

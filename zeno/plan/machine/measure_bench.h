@@ -1,5 +1,5 @@
-// A stream of a device with memory full of random numbers, and a clock for what it sustains. Random, because
-// a GPU's clocks depend on the bits that switch.
+// A stream of a device with memory full of random numbers, and a timer for sustained rates. Random, because a
+// GPU's clocks depend on the bits that switch.
 #pragma once
 
 #include <functional>

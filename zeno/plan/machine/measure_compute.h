@@ -20,8 +20,9 @@ enum class MatmulType { bits16, fp32, fp8 };
 ComputeRate measure_matmul(Device device, MatmulType type, const MeasureSizes& sizes, double memory_rate,
                            double packing, double seconds);
 
-// Elements per second that the CPU's products copy into panels: what linears of a few rows, whose weights no
-// cache holds, take longer than their FLOPs at the rate of many rows and their bytes. 0: no longer.
+// Elements per second that CPU matmuls copy into panels: from the time that linears of a few rows, whose
+// weights no cache holds, take beyond that of their FLOPs at the rate of many rows and of their bytes. 0: no
+// longer.
 double measure_packing(const MeasureSizes& sizes, double memory_rate, double seconds);
 
 // Causal attention, forward and backward, in 16 bits. Counted is what the mask keeps: 4 for each pair of

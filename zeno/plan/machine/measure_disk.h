@@ -1,4 +1,4 @@
-// What the disk of a folder gives to states that are kept there, measured with the store of a run.
+// The rates of a folder's disk for states that are kept there, measured with the store of a run.
 #pragma once
 
 #include "zeno/base/file.h"
@@ -13,8 +13,8 @@ struct DiskRates {
 // Throws Error(io) when the folder has no room for a file of `bytes`.
 void require_room(const Path& folder, size_t bytes);
 
-// Writes a file of `bytes` (fewer on a slow disk, within a few seconds), writes it again, where its blocks
-// have their place, and reads it; then it is gone. Blocks.
+// Writes a file of `bytes` (fewer on a slow disk, within a few seconds), writes it again over its existing
+// blocks, reads it, and removes it. Blocks.
 DiskRates measure_disk(const Path& folder, size_t bytes);
 
 }  // namespace zeno::plan

@@ -32,7 +32,7 @@ class HostUpdates {
   OptimizerUpdate op_;
 };
 
-// Copies between a device and pinned memory of its host, both ways at once. Async until wait().
+// Copies between a device and pinned host memory, both directions at once. Async until wait().
 class LinkCopies {
  public:
   LinkCopies(Device device, size_t bytes);

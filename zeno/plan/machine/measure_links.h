@@ -5,7 +5,7 @@
 
 namespace zeno::plan {
 
-// `ranks` (two or more) at once, each with one thread for it as in a step, or with a GPU of its own:
+// `ranks` (two or more) at once, each with one thread for it as in a step, or with its own GPU:
 // reduce-scatter and all-gather of a vector of `bytes`, then of next to nothing, for the latency, of which a
 // collective is taken to have one for every other rank. Blocks.
 Link measure_inside(Device::Kind kind, int ranks, size_t bytes);

@@ -1,5 +1,5 @@
 // The plan as a page that needs nothing but a browser: bars by purpose for every tier, a table of all rows,
-// and DeepSpeed's estimate where it was asked for.
+// and DeepSpeed's estimate if it was requested.
 #pragma once
 
 #include <string>

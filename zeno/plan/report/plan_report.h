@@ -1,4 +1,4 @@
-// All that `zeno plan` says, as plain values; plan_text.h, plan_json.h and plan_page.h show it.
+// The whole answer of `zeno plan`, as plain values; plan_text.h, plan_json.h and plan_page.h show it.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// A plan for people at a terminal: tables with bars, as wide as the terminal, in colour where it has some.
+// A plan for people at a terminal: tables with bars, as wide as the terminal, in colour if it supports it.
 #pragma once
 
 #include <string>

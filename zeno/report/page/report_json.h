@@ -1,4 +1,4 @@
-// The numbers behind the drawings of the report, as one JSON document that the page's script reads.
+// The numbers of the report's charts, as one JSON document that the page's script reads.
 #pragma once
 
 #include <string>

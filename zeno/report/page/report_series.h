@@ -1,5 +1,5 @@
 // Curves of any length made short enough to draw, without losing what the eye looks for: the highest and the
-// lowest value of every stretch, the gaps, the first and the last point.
+// lowest value of every interval, the gaps, the first and the last point.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct SeriesPoint {
   double y = 0;  // NaN: a gap, and a mark that says so
 };
 
-// At most about `points`; short curves are returned as they are. Infinities count as gaps.
+// At most about `points`; short curves are returned unchanged. Infinities count as gaps.
 std::vector<SeriesPoint> thin_out(std::span<const SeriesPoint> series, size_t points);
 
 // Mean with weights that fall off exponentially to both sides, over about `window` points: no lag, as the

@@ -67,7 +67,8 @@ class CheckpointSaver {
   comm::World& world_;
   int64_t saved_ = -1, under_way_ = -1;  // steps
   std::thread thread_;
-  // Errors of writing this rank's file and, where it leads, the manifest; empty strings where there are none.
+  // Errors of writing this rank's file and, on the leading rank, the manifest; empty strings if there are
+  // none.
   std::future<std::string> own_file_, manifest_;
   std::atomic<bool> all_written_{false}, given_up_{false};
 };

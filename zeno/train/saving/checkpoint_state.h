@@ -1,5 +1,5 @@
-// The state of an engine in the words of checkpoints: which states and tensors there are, which stretches a
-// rank has, and how an engine takes them back. Needs nothing of the shape of the run that wrote them.
+// The state of an engine in the words of checkpoints: which states and tensors there are, which ranges a rank
+// has, and how an engine loads them. Needs nothing of the shape of the run that wrote them.
 #pragma once
 
 #include <vector>

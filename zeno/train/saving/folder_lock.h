@@ -10,7 +10,7 @@ namespace zeno::train {
 
 // Holds the folder until it is destroyed or the process ends, however it ends. Its file `.zeno-lock` goes
 // with it, unless the process is killed or the disk does not respond; so does a folder that was made for it
-// and is still empty. Where the file system has no locks, it holds nothing, and a warning says so.
+// and is still empty. If the file system has no locks, it holds nothing, and a warning says so.
 class FolderLock {
  public:
   // Makes the folder where there is none. Error(usage) when another run has it for longer than that: one that

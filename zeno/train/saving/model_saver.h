@@ -21,12 +21,12 @@ class ModelSaver {
              int rank)
       : engine_(engine), config_(config), tuning_(tuning), source_(std::move(source)), rank_(rank) {}
 
-  // What has gone wrong with the disk, on rank 0, which alone writes; empty: nothing.
+  // Disk errors of rank 0, the only rank that writes; empty: nothing.
   std::string save(const Path& folder);
   size_t bytes() const;  // of the weights that it writes
 
  private:
-  // All that is to be saved, with the writer that `make` makes.
+  // Saves everything with the writer that `make` creates.
   template <class Make>
   std::string write(const Path& folder, const Make& make);
 

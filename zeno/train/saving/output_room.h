@@ -1,5 +1,4 @@
-// Whether what a run will write fits where it is to go: better known before the first step than after the
-// last one.
+// Whether the output of a run fits on its disk: better known before the first step than after the last one.
 #pragma once
 
 #include <cstddef>

@@ -40,7 +40,7 @@ class PeerFolder {
   // Files that are only on another host are fetched. `replicated`: every rank keeps, and will read, all of
   // the state.
   std::vector<Path> find(bool replicated);
-  // The run resumes after `step` (0: from the start): what else is there goes.
+  // The run resumes after `step` (0: from the start): other snapshots are removed.
   void begin(int64_t step);
   // The run went well: the folder goes, and everything in it.
   void remove();

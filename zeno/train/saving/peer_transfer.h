@@ -1,5 +1,5 @@
-// Files and small texts between ranks that do not see the same folder, over a communicator and streams of
-// their own: the streams of training are not touched.
+// Files and small texts between ranks that do not see the same folder, over a separate communicator and
+// streams: the streams of training are not touched.
 //
 // Owns its buffers. All calls block. A rank that cannot read or write tells the other side and still takes
 // part, so that no rank waits for it; a rank that is gone is an Error(peer). Thread rule: one thread at a
@@ -26,8 +26,8 @@ class PeerTransfer {
     int rank = -1;  // -1: nothing this way
     Path file;
   };
-  // Sends one file and receives another at the same time, in pieces. A received file is there whole or not at
-  // all. Throws after the other side has been served.
+  // Sends one file and receives another at the same time, in pieces. A received file is complete or does not
+  // exist. Throws after the other side has been served.
   void move(const End& out, const End& in);
 
   // Collective: the texts of all ranks.

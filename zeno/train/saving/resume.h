@@ -35,17 +35,17 @@ struct ResumePoint {
 std::optional<ResumePoint> find_resume_point(const config::RunConfig& run, const std::vector<Path>& in_memory,
                                              comm::World& world);
 
-// The global batch stays what it was: on another number of ranks the accumulation changes, and the
-// micro-batch only where it must. What the user gives wins, and is then held against the checkpoint.
+// The global batch stays the same: with another number of ranks the accumulation changes, and the micro-batch
+// only if necessary. What the user gives wins, and is then held against the checkpoint.
 void adopt_batch(config::ParsedConfig& parsed, const RunState& saved, int world);
 
 // Where the planner chooses, micro-batch, stage and order stay what they were, since they decide the order of
 // sums. What the user gives wins.
 void adopt_setting(config::ParsedConfig& parsed, const RunState& saved);
 
-// Collective: fills the engine from the newest checkpoint whose every byte is right and returns where it
-// stands. Older ones are tried when one is damaged and --resume is auto. Error(data) naming the damage when
-// none is left.
+// Collective: fills the engine from the newest checkpoint with every byte correct and returns its state.
+// Older ones are tried when one is damaged and --resume is auto. Error(data) naming the damage when none is
+// left.
 RunState restore_newest(const ResumePoint& point, const RunState& now, zero::Engine& engine,
                         comm::World& world);
 

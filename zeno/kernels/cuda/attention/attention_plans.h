@@ -18,7 +18,7 @@ struct AttentionPlan {
 
 enum class AttentionPass { forward, backward };
 
-// Of this thread and the stream's device. Fails when cuDNN asks for more than `workspace` bytes.
+// Of this thread and the stream's device. Fails if cuDNN needs more than `workspace` bytes.
 const AttentionPlan& attention_plan(StreamRef stream, AttentionPass pass, const AttentionGraphSpec& spec,
                                     size_t workspace);
 

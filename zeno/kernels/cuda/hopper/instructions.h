@@ -1,6 +1,6 @@
-// The instructions of Hopper GPUs (sm_90a) that C++ has no words for: barriers that count bytes, tiles that
-// are brought by the copy engine, products of a warpgroup. One function each; device code only. Addresses are
-// those of shared memory (32 bits), valid in the own block; what reaches the other block of a pair says so.
+// The instructions of Hopper GPUs (sm_90a) that C++ has no words for: barriers that count bytes, tiles loaded
+// by the copy engine, warpgroup matmuls. One function each; device code only. Addresses are those of shared
+// memory (32 bits), valid in the own block; what reaches the other block of a pair says so.
 #pragma once
 
 #include <cuda.h>
@@ -120,8 +120,8 @@ __device__ inline void store_matrices(uint32_t row_address, const uint32_t (&wor
                : "memory");
 }
 
-// Products of a warpgroup run behind its back: begin_products() before the first of a group, end_products()
-// after the last, and wait_products<n>() until at most n groups are under way.
+// Warpgroup matmuls run asynchronously: begin_products() before the first of a group, end_products() after
+// the last, and wait_products<n>() until at most n groups are under way.
 __device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void end_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int kPending>

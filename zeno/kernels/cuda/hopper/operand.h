@@ -1,6 +1,6 @@
-// How tiles of 16-bit values lie in shared memory, and how the products of a warpgroup find them there: rows
-// of 128 bytes, their 16-byte pieces exchanged by the copy engine (SWIZZLE_128B), groups of eight rows one
-// after the other and aligned to their size; matrix descriptors of the PTX manual. Pure arithmetic, host and
+// The layout of tiles of 16-bit values in shared memory, and how warpgroup matmuls find them there: rows of
+// 128 bytes, their 16-byte pieces exchanged by the copy engine (SWIZZLE_128B), groups of eight rows one after
+// the other and aligned to their size; matrix descriptors of the PTX manual. Pure arithmetic, host and
 // device.
 #pragma once
 

@@ -1,5 +1,5 @@
-// A product of bf16 matrices on Hopper whose results are finished, by whatever follows it element by element,
-// while the next tile is multiplied: nothing is read back from memory, and only the rounding is waited for.
+// A matmul of bf16 matrices on Hopper that applies the element-wise work after it to its results while the
+// next tile is multiplied: nothing is read back from memory, and only the rounding is waited for.
 //
 // Two blocks of a cluster compute 128 x 256 each, one below the other: each loads its rows of A and one half
 // of the columns of B for both. A block has three warpgroups:
@@ -8,7 +8,7 @@
 //   1,2  multiply 64 x 256 each, and leave their sums in shared memory as bf16
 // They meet at barriers: full / empty (slots of the ring), filled / drained (results of 64 rows).
 //
-// A Job is a plain value that says what is multiplied and what becomes of it:
+// A Job is a plain value that says what to multiply and what to do with the results:
 //   TileOrder order          of tiles of a cluster, 256 x 256
 //   int depth_blocks         the depth in blocks of kTileDepth
 //   kAcross                  whether B lies across the depth (operand.h)

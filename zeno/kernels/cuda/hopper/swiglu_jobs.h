@@ -1,5 +1,5 @@
-// The two products around SwiGLU as jobs of product_tiles.h: with them the activation costs no pass of its
-// own. Values with device code; the host part that fills them is swiglu_product.cu.
+// The two matmuls around SwiGLU as jobs of product_tiles.h: with them the activation needs no separate pass.
+// Values with device code; the host part that fills them is swiglu_product.cu.
 #pragma once
 
 #include "zeno/kernels/cuda/hopper/product_tiles.h"

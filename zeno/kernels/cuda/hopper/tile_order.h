@@ -1,4 +1,4 @@
-// In which order the tiles of a large product are computed. Tiles that are under way at the same time share
+// The order in which the tiles of a large matmul are computed. Tiles that are computed at the same time share
 // their operands through the L2 cache, so the columns are cut into bands whose part of B stays there while A
 // passes by once per band. Pure arithmetic, host and device.
 #pragma once

@@ -1,4 +1,4 @@
-// Algorithms of cuBLASLt as plain data: what they are made of, and which others lie near.
+// Algorithms of cuBLASLt as plain data: their parts, and which others are similar.
 #pragma once
 
 #include <cublasLt.h>
@@ -18,7 +18,7 @@ struct MatmulAlgorithm {
 // output round in between.
 inline constexpr uint32_t kReductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 
-// A part of an algorithm, or what it can do; nothing where the library does not say.
+// A part of an algorithm, or what it can do; empty if the library does not say.
 template <class T>
 std::optional<T> config(const cublasLtMatmulAlgo_t& algo, cublasLtMatmulAlgoConfigAttributes_t attribute) {
   T value{};

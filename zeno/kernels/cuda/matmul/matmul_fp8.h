@@ -1,6 +1,6 @@
-// Matrix product of 8-bit floating operands on the tensor cores of a GPU (compute capability 8.9 and up).
-// Sums run in fp32 all the way (fast accumulation is off). Planned, tuned and remembered like any other
-// product: see matmul_plans.h. Operands and scales are owned by the caller; async on the stream.
+// Matmul of 8-bit floating-point operands on the tensor cores of a GPU (compute capability 8.9 and up). Sums
+// run in fp32 all the way (fast accumulation is off). Planned, tuned and cached like any other matmul: see
+// matmul_plans.h. Operands and scales are owned by the caller; async on the stream.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What decides which algorithm a matrix product runs, and what was decided. Plain values, no CUDA in sight.
+// The key that decides which algorithm a matmul runs, and the decision. Plain values, no CUDA in sight.
 #pragma once
 
 #include <array>
@@ -42,8 +42,8 @@ struct MatmulKeyHash {
   size_t operator()(const MatmulKey& key) const;
 };
 
-// log2 of the alignment of an address, as far as a key tells it: no algorithm asks for more than 16 bytes,
-// and more would tie bits to where a tensor lies.
+// log2 of the alignment of an address, as far as a key tells it: no algorithm needs more than 16 bytes, and
+// more would make bits depend on the address of a tensor.
 inline constexpr uint8_t kMostAlignment = 4;
 uint8_t alignment_of(const void* address);
 

@@ -1,4 +1,4 @@
-// What C holds before a product is added to it, for the forms that cuBLASLt does not fuse.
+// What C holds before the result of a matmul is added to it, for the forms that cuBLASLt does not fuse.
 #pragma once
 
 #include "zeno/kernels/matmul.h"

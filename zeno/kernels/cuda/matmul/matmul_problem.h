@@ -1,6 +1,6 @@
-// One matrix product in the words of cuBLASLt. The library is column-major: our C [M, N] is its Cᵀ [N, M] =
-// Bᵀ·Aᵀ, so operands swap places and every row stride becomes a leading dimension. Lives on the stack of a
-// call, without allocations: descriptors hold addresses of bias and scales and must not be shared.
+// One matmul in terms of cuBLASLt. The library is column-major: our C [M, N] is its Cᵀ [N, M] = Bᵀ·Aᵀ, so
+// operands swap places and every row stride becomes a leading dimension. Lives on the stack of a call,
+// without allocations: descriptors hold addresses of bias and scales and must not be shared.
 #pragma once
 
 #include <cublasLt.h>
@@ -40,7 +40,7 @@ class MatmulProblem {
   // The library's choices, best guess first; empty when it has none. Only those that give the same bits every
   // time and need no more than `workspace` bytes.
   std::vector<MatmulAlgorithm> choices(cublasLtHandle_t handle, int most, size_t workspace);
-  // `algo` if it can run this product.
+  // `algo` if it can run this matmul.
   std::optional<MatmulAlgorithm> accept(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algo);
 
   // Async on `stream`.

@@ -1,6 +1,5 @@
-// Whether two algorithms compute the same product. The tuner tries configurations that the library's
-// heuristic did not propose; before one of them is chosen its result is held against that of the first
-// choice.
+// Whether two algorithms compute the same result. The tuner tries configurations that the library's heuristic
+// did not propose; before one is chosen, its result is compared with that of the first choice.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Clocks for the tuner: one product on a cool GPU, and many under the power limit.
+// Clocks for the tuner: one matmul on a cool GPU, and many under the power limit.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -26,7 +26,7 @@ class TimedSpan {
 };
 
 struct SustainedEntry {
-  std::function<void()> run;  // queues the product once
+  std::function<void()> run;  // queues the matmul once
   double burst = 0;           // µs of one, about
   double sustained = 0;       // result: mean of the windows
   bool finished = false;      // result: took part to the end

@@ -1,6 +1,5 @@
-// Times the algorithms that cuBLASLt offers for one product, with the operands at hand: all of them in
-// bursts, and for products that are large enough to meet the power limit the best of those under sustained
-// load.
+// Times the algorithms that cuBLASLt offers for one matmul, with the given operands: all of them in bursts,
+// and for matmuls that are large enough to reach the power limit, the best of those under sustained load.
 #pragma once
 
 #include <optional>
