@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "contract_support.h"
+#include "exchange_contract.h"
 #include "group_contract.h"
 #include "zeno/comm/cost.h"
 
@@ -407,6 +408,10 @@ constexpr std::array kGroupCases{
     Case{"all_reduces", all_reduces},
     Case{"broadcasts", broadcasts},
     Case{"all_to_alls", all_to_alls},
+    Case{"exchanges_unequal_slices", exchanges_unequal_slices},
+    Case{"exchanges_many_parts", exchanges_many_parts},
+    Case{"counts_unequal_traffic", counts_unequal_traffic},
+    Case{"refuses_wrong_exchanges", refuses_wrong_exchanges},
     Case{"sends_and_receives", sends_and_receives},
     Case{"many_parts", many_parts},
     Case{"keeps_order", keeps_order},

@@ -32,6 +32,13 @@ void fail_in(Site& site, std::string_view way) {
     const bool other_unit = op == 2 && culprit && way == "mismatch-unit";
     const std::string unit = other_unit ? "head" : fmt::format("blocks.{}", op);
     comm->reduce_scatter(stream, {&part, 1}, DType::f32, DType::f32, false, unit);
+    if (op == 2 && way == "mismatch-exchange") {
+      std::vector<int64_t> sent(size_t(site.size()), 7);
+      const std::vector<int64_t> received = sent;
+      if (culprit) sent[0] = 8;
+      const ExchangePart exchange{send.data(), recv.data(), sent, received};
+      comm->all_to_all(stream, {&exchange, 1}, DType::f32, "experts");
+    }
     if (way != "reading") settle(stream, *comm);
   }
   settle(stream, *comm);

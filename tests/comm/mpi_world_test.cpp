@@ -142,6 +142,17 @@ TEST_F(Mpi, MismatchIsNamed) {
   }
 }
 
+TEST_F(Mpi, MismatchOfAnExchangeIsNamed) {
+  for (const int per_host : {0, 1}) {
+    const Result result = mpirun(3, fmt::format("mismatch-exchange {}", per_host), kLetOthersSpeak);
+    for (int r = 0; r < 3; ++r) {
+      const std::string line = line_of(result.output, fmt::format("rank {} exits with", r));
+      EXPECT_TRUE(has(line, "exits with 6: ")) << result.output;
+      EXPECT_TRUE(has(line, "rank 2 sends 8 fp32 elements to rank 0, which expects 7 (part 0)")) << line;
+    }
+  }
+}
+
 // Without mpirun, with these variables.
 Result start_by_hand(const std::string& variables) {
   return run(

@@ -132,6 +132,18 @@ TEST_P(ThreadFailure, MismatchSaysWhoIssuedWhatOnAllRanks) {
   }
 }
 
+TEST_P(ThreadFailure, MismatchOfAnExchangeNamesBothRanksAndCounts) {
+  const int n = GetParam();
+  const Outcome outcome = run_failing(n, "mismatch-exchange", {.deadline = std::chrono::seconds(30)});
+  EXPECT_EQ(outcome.kind, ErrorKind::peer);
+  for (const std::string& message : outcome.messages) {
+    EXPECT_TRUE(has(message, fmt::format("the ranks disagree on all_to_all of unit experts of 'reduce': rank "
+                                         "{} sends 8 fp32 elements to rank 0, which expects 7 (part 0)",
+                                         n - 1)))
+        << message;
+  }
+}
+
 // The failing rank frees its buffers while others read them: under ASan this must stay quiet.
 TEST_P(ThreadFailure, NobodyReadsTheMemoryOfARankThatLeft) {
   for (int round = 0; round < 2; ++round) {

@@ -152,7 +152,8 @@ TEST(ConfigParser, AliasesWithAndWithoutStage3) {
 
 TEST(ConfigParser, RefusedByName) {
   const std::pair<const char*, const char*> cases[] = {
-      {R"({"zero_optimization": {"zero_quantized_weights": true}})", "zero_quantized_weights"},
+      {R"({"zero_optimization": {"zero_quantized_nontrainable_weights": true}})",
+       "zero_quantized_nontrainable_weights"},
       {R"({"zero_optimization": {"legacy_stage1": true}})", "legacy_stage1"},
       {R"({"zero_optimization": {"zenflow": {"topk_ratio": 0.1}}})", "zenflow"},
       {R"({"tensor_parallel": {"autotp_size": 2}})", "autotp_size"},
@@ -188,6 +189,18 @@ TEST(ConfigParser, TheSameKeysSwitchedOffAreFine) {
     "disable_allgather": true, "optimizer": {"params": {"lr": 1e-5}}
   })");
   EXPECT_TRUE(parsed.warnings.empty()) << parsed.warnings[0];
+}
+
+TEST(ConfigParser, QuantizedCommunication) {
+  const auto parsed = [](const char* stage) {
+    return parse(std::string(R"({"zero_optimization": {"zero_quantized_weights": true, "stage": )") + stage +
+                 "}}");
+  };
+  EXPECT_TRUE(parsed("3").config.zero.quantized_weights);
+  EXPECT_TRUE(parsed("3").notes.empty());
+  ASSERT_EQ(parsed("2").notes.size(), 1u);
+  EXPECT_NE(parsed("2").notes[0].find("zero_quantized_weights: no effect at stage 2"), std::string::npos)
+      << parsed("2").notes[0];
 }
 
 TEST(ConfigParser, GroupsOfShards) {

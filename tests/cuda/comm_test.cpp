@@ -159,6 +159,9 @@ TEST_P(CudaThreadFailure, StallAndMismatchNameTheRank) {
       EXPECT_TRUE(has(message, fmt::format("rank {} issued ", n - 1))) << message;
     }
   }
+  for (const std::string& message : run_failing(n, "mismatch-exchange", std::chrono::seconds(30))) {
+    EXPECT_TRUE(has(message, fmt::format("rank {} sends 8 fp32 elements to rank 0", n - 1))) << message;
+  }
 }
 
 TEST(CudaCommunicator, RefusesAStreamOfAnotherDevice) {

@@ -142,11 +142,11 @@ TEST(Nf4Base, GathersMoveCells) {
   apply_stage(spec.policy, 3);
   const RunResult result = run_threads(spec);
   const int64_t sums = int64_t(sizeof(StepSums)) * (spec.world - 1);
-  EXPECT_GT(result.formula.nf4_bytes, 0);
-  EXPECT_EQ(result.traffic.gathered - sums, result.formula.gathered * 4 + result.formula.nf4_bytes);
+  EXPECT_GT(result.formula.cell_bytes, 0);
+  EXPECT_EQ(result.traffic.gathered - sums, result.formula.gathered * 4 + result.formula.cell_bytes);
   spec.policy.nf4_base = false;
   const RunResult plain = run_threads(spec);
-  EXPECT_EQ(plain.formula.nf4_bytes, 0);
+  EXPECT_EQ(plain.formula.cell_bytes, 0);
   EXPECT_LT(result.traffic.gathered, plain.traffic.gathered);
 }
 

@@ -29,7 +29,32 @@ class Checker {
     if (sends) check_overlap(part);
   }
 
+  void check(const ExchangePart& part) const {
+    const size_t ranks = size_t(call_.size), self = size_t(call_.rank);
+    expect(part.send_counts.size() == ranks && part.recv_counts.size() == ranks,
+           "not as many counts as there are ranks");
+    const int64_t sent = total(part.send_counts), received = total(part.recv_counts);
+    expect(part.send_counts[self] == part.recv_counts[self],
+           "a count for this rank itself that is not what it expects of itself");
+    const auto usable = [&](const std::byte* p, int64_t elements) {
+      return elements == 0 || (p != nullptr && reinterpret_cast<uintptr_t>(p) % size_of(call_.dtype) == 0);
+    };
+    expect(usable(part.send, sent) && usable(part.recv, received),
+           "a buffer that is null or not aligned to its elements");
+    const bool apart = !Range(part.send, sent, call_.dtype).overlaps(Range(part.recv, received, call_.dtype));
+    expect(sent == 0 || received == 0 || apart, "buffers that overlap");
+  }
+
  private:
+  int64_t total(std::span<const int64_t> counts) const {
+    int64_t sum = 0;
+    for (const int64_t count : counts) {
+      expect(count >= 0, "a negative count");
+      sum += count;
+    }
+    return sum;
+  }
+
   void check_overlap(const Part& part) const {
     const int64_t n = call_.size;
     const bool send_all = call_.kind == OpKind::reduce_scatter || call_.kind == OpKind::all_to_all;
@@ -84,6 +109,13 @@ void check_arguments(const CallShape& call, StreamRef stream, std::span<const Pa
           "[comm] broadcast of unit {}: got root {}, expected 0 to {}", unit, call.root, call.size - 1);
   const Checker checker(call, unit);
   for (const Part& part : parts) checker.check(part);
+}
+
+void check_exchange(const CallShape& call, StreamRef stream, std::span<const ExchangePart> parts,
+                    std::string_view unit) {
+  check_stream(call, stream, unit);
+  const Checker checker(call, unit);
+  for (const ExchangePart& part : parts) checker.check(part);
 }
 
 void check_message(const CallShape& call, StreamRef stream, const Part& part, std::string_view unit) {

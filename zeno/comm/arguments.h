@@ -22,6 +22,9 @@ struct CallShape {
 
 void check_arguments(const CallShape& call, StreamRef stream, std::span<const Part> parts,
                      std::string_view unit);
+// all_to_all with a count for each rank.
+void check_exchange(const CallShape& call, StreamRef stream, std::span<const ExchangePart> parts,
+                    std::string_view unit);
 // send and recv: one part with one buffer.
 void check_message(const CallShape& call, StreamRef stream, const Part& part, std::string_view unit);
 void check_peer(int peer, int rank, int size, std::string_view what);

@@ -36,8 +36,16 @@ class SharedRecord {
   std::atomic<uint64_t> words_[kWords] = {};
 };
 
-// One direction between two ranks: a ring of chunks, each with the record of the message it belongs to.
+// Of one part of an all_to_all, what one rank tells another: the slice that it sends to it, in elements of
+// what it sends, and how many it expects of it.
+struct ExchangeNote {
+  int64_t begin = 0, count = 0, expected = 0;
+};
+
+// One direction between two ranks: a ring of chunks, each with the record of the message it belongs to, and
+// the notes of the all_to_all that runs.
 struct Mailbox {
+  static constexpr int kNotes = 32;
   static constexpr size_t kChunkBytes = 64 << 10;
   static constexpr uint64_t kChunks = 2;
   struct Chunk {
@@ -47,13 +55,14 @@ struct Mailbox {
   alignas(64) std::atomic<uint64_t> written{0};
   alignas(64) std::atomic<uint64_t> read{0};
   Bell bell;
+  alignas(64) ExchangeNote notes[kNotes];
   alignas(64) Chunk chunks[kChunks];
 };
 
 class Board {
  public:
-  static constexpr int kMostParts = 32;    // of one rendezvous
-  static constexpr int kStagingAreas = 2;  // for what is sent, and for results that peers read
+  static constexpr int kMostParts = Mailbox::kNotes;  // of one rendezvous
+  static constexpr int kStagingAreas = 2;             // for what is sent, and for results that peers read
 
   static size_t bytes(int ranks, size_t staging_bytes);
   // Once, by the maker of the memory (zeroed, page-aligned), before anybody else looks at it.

@@ -32,6 +32,20 @@ void CheckedCommunicator::all_to_all(StreamRef stream, std::span<const Part> par
   check_and_queue({.kind = OpKind::all_to_all, .dtype = dtype, .recv_dtype = dtype}, stream, parts, unit);
 }
 
+void CheckedCommunicator::all_to_all(StreamRef stream, std::span<const ExchangePart> parts, DType dtype,
+                                     std::string_view unit) {
+  const CallShape call = at_home({.kind = OpKind::all_to_all, .dtype = dtype, .recv_dtype = dtype});
+  check_exchange(call, stream, parts, unit);
+  Op op;
+  op.recv_dtype = dtype;
+  for (const ExchangePart& part : parts) {
+    op.exchanges.emplace_back(part.send_counts, part.recv_counts);
+    op.parts.push_back({part.send, part.recv, op.exchanges.back().sent.total()});
+  }
+  op.record = make_exchange_record(op.parts, dtype, unit);
+  queue(stream, std::move(op));
+}
+
 void CheckedCommunicator::barrier(StreamRef stream, std::string_view unit) {
   check_and_queue({.kind = OpKind::barrier, .dtype = DType::u8, .recv_dtype = DType::u8}, stream, {}, unit);
 }
@@ -52,11 +66,16 @@ void CheckedCommunicator::recv(StreamRef stream, std::byte* data, int64_t count,
                   {&part, 1}, unit);
 }
 
-void CheckedCommunicator::check_and_queue(CallShape call, StreamRef stream, std::span<const Part> parts,
-                                          std::string_view unit) {
+CallShape CheckedCommunicator::at_home(CallShape call) const {
   call.device = device_;
   call.rank = rank_;
   call.size = size_;
+  return call;
+}
+
+void CheckedCommunicator::check_and_queue(const CallShape& shape, StreamRef stream,
+                                          std::span<const Part> parts, std::string_view unit) {
+  const CallShape call = at_home(shape);
   if (call.kind == OpKind::send || call.kind == OpKind::recv) {
     check_message(call, stream, parts[0], unit);
   } else {
@@ -67,6 +86,10 @@ void CheckedCommunicator::check_and_queue(CallShape call, StreamRef stream, std:
   op.parts.assign(parts.begin(), parts.end());
   op.recv_dtype = call.recv_dtype;
   op.accumulate = call.accumulate;
+  for (size_t p = 0; p < parts.size() && call.kind == OpKind::all_to_all; ++p) {
+    const std::vector<int64_t> equal(size_t(size_), parts[p].count);
+    op.exchanges.emplace_back(equal, equal);
+  }
   queue(stream, std::move(op));
 }
 

@@ -22,6 +22,8 @@ class CheckedCommunicator : public Communicator {
   void broadcast(StreamRef stream, std::span<const Part> parts, DType dtype, int root,
                  std::string_view unit) final;
   void all_to_all(StreamRef stream, std::span<const Part> parts, DType dtype, std::string_view unit) final;
+  void all_to_all(StreamRef stream, std::span<const ExchangePart> parts, DType dtype,
+                  std::string_view unit) final;
   void send(StreamRef stream, const std::byte* data, int64_t count, DType dtype, int to,
             std::string_view unit) final;
   void recv(StreamRef stream, std::byte* data, int64_t count, DType dtype, int from,
@@ -33,7 +35,9 @@ class CheckedCommunicator : public Communicator {
   virtual void queue(StreamRef stream, Op op) = 0;
 
  private:
-  void check_and_queue(CallShape call, StreamRef stream, std::span<const Part> parts, std::string_view unit);
+  CallShape at_home(CallShape call) const;
+  void check_and_queue(const CallShape& call, StreamRef stream, std::span<const Part> parts,
+                       std::string_view unit);
 
   Device device_;
   int rank_, size_;

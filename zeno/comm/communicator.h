@@ -39,12 +39,21 @@ struct Part {
   int64_t count = 0;  // elements; its meaning is given with each call
 };
 
+// A part of an all_to_all with a count for each rank of the communicator: `send` holds the slices for ranks
+// 0, 1, …, one behind the other, and `recv` gets those from ranks 0, 1, … likewise. The counts are copied by
+// the call.
+struct ExchangePart {
+  const std::byte* send = nullptr;
+  std::byte* recv = nullptr;
+  std::span<const int64_t> send_counts, recv_counts;
+};
+
 // What an instance has moved so far, in bytes this rank sent to others (equal to what it received): the sums
 // of cost.h.
 struct Traffic {
   int64_t gathered = 0;   // all_gather, broadcast (a rank other than the root: what it received)
   int64_t reduced = 0;    // reduce_scatter, all_reduce
-  int64_t exchanged = 0;  // all_to_all, send
+  int64_t exchanged = 0;  // all_to_all (unequal counts: what it sent or received, the greater), send
   int64_t calls = 0;
   int64_t between_hosts = 0;  // of all that: sent in messages to other hosts; CPU streams only
 
@@ -93,6 +102,10 @@ class Communicator {
   // send and recv hold size()·count elements: slice p of send goes to rank p, slice p of recv came from p.
   // Never in place.
   virtual void all_to_all(StreamRef stream, std::span<const Part> parts, DType dtype,
+                          std::string_view unit) = 0;
+  // The same with unequal counts. What rank a sends to rank b must be what b expects of a: the ranks compare
+  // that before data moves between the two, and a difference is an Error(peer).
+  virtual void all_to_all(StreamRef stream, std::span<const ExchangePart> parts, DType dtype,
                           std::string_view unit) = 0;
 
   // Point to point; matched in order per (sender, receiver) pair, independent of collectives. A send may wait

@@ -19,6 +19,10 @@ Cost all_gather_cost(int ranks, int64_t count, DType dtype) { return to_each_oth
 Cost reduce_scatter_cost(int ranks, int64_t count, DType dtype) { return to_each_other(ranks, count, dtype); }
 Cost all_to_all_cost(int ranks, int64_t count, DType dtype) { return to_each_other(ranks, count, dtype); }
 
+Cost all_to_all_cost(int ranks, int64_t sent, int64_t received, DType dtype) {
+  return {ranks == 1 ? 0 : kSteps, std::max(sent, received) * int64_t(size_of(dtype))};
+}
+
 Cost all_reduce_cost(int ranks, int rank, int64_t count, DType dtype) {
   const int64_t mine = all_reduce_slice(ranks, rank, count).size();
   const int64_t elements = (count - mine) + (ranks - 1) * mine;  // reduce-scatter, then all-gather

@@ -2,7 +2,7 @@
 // planner and the Traffic counters of the communicators call these same functions.
 //
 // `count` is the count of the call (communicator.h), `ranks` the world size. Bytes received equal bytes sent,
-// except for broadcast, where the greater of the two is given.
+// except for broadcast and all_to_all with unequal counts, where the greater of the two is given.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,8 @@ Cost reduce_scatter_cost(int ranks, int64_t count, DType dtype);
 Cost all_reduce_cost(int ranks, int rank, int64_t count, DType dtype);
 Cost broadcast_cost(int ranks, bool root, int64_t count, DType dtype);
 Cost all_to_all_cost(int ranks, int64_t count, DType dtype);
+// Unequal counts: the elements that a rank sends to the others, and those it gets from them.
+Cost all_to_all_cost(int ranks, int64_t sent, int64_t received, DType dtype);
 Cost send_cost(int64_t count, DType dtype);
 
 // Elements [begin, end) of an all_reduce of `count` elements that rank `rank` sums for everybody.

@@ -18,10 +18,12 @@ constexpr int64_t kLine = 32;            // elements; chunks are whole cache lin
 
 }  // namespace
 
-DataMover::DataMover(Group& group, const Op& op, std::span<const Part> parts, Workers& workers, OpWait& wait)
+DataMover::DataMover(Group& group, const Op& op, std::span<const Part> parts,
+                     std::span<const ExchangeSlices> exchanges, Workers& workers, OpWait& wait)
     : group_(group),
       op_(op),
       parts_(parts),
+      exchanges_(exchanges),
       workers_(workers),
       wait_(wait),
       layout_(group.layout()),
@@ -36,7 +38,8 @@ DataMover::DataMover(Group& group, const Op& op, std::span<const Part> parts, Wo
 
 void DataMover::run() {
   for (int p = 0; p < int(parts_.size()); ++p) {
-    if (parts_[size_t(p)].count == 0) continue;
+    // Of an exchange, this rank may have no share where others have one.
+    if (parts_[size_t(p)].count == 0 && exchanges_.empty()) continue;
     switch (op_.record.kind) {
       case OpKind::all_gather:
         gather(p);
@@ -162,16 +165,15 @@ void DataMover::broadcast(int part) {
   });
 }
 
-// Slice chunks to and from ranks of other hosts: into the bounce buffer, or straight into recv (all_to_all).
-void DataMover::trade_with_remote(int part, const Slices& slices, int64_t a, int64_t b, bool bounce) {
+// Slice chunks to and from ranks of other hosts, into the bounce buffer.
+void DataMover::trade_with_remote(int part, const Slices& slices, int64_t a, int64_t b) {
   if (layout_.remote.empty()) return;
   const Part& mine_part = parts_[size_t(part)];
   const int64_t step = chunk(layout_.size);
   const auto batch = group_.parts_.link->batch(Channel::data);
   const int64_t my_end = std::min(b, slices.size(layout_.rank));
   for (size_t i = 0; i < layout_.remote.size() && my_end > a; ++i) {
-    std::byte* to = bounce ? group_.bounce_.data() + int64_t(i) * step * width_
-                           : mine_part.recv + (slices.begin(layout_.remote[i]) + a) * width_;
+    std::byte* to = group_.bounce_.data() + int64_t(i) * step * width_;
     batch->receive(layout_.remote[i], to, size_t((my_end - a) * width_));
   }
   for (const int q : layout_.remote) {
@@ -213,27 +215,76 @@ void DataMover::reduce_scatter(int part) {
   for_chunks(count, layout_.size, [&](int64_t a, int64_t b) {
     stage_slices(part, slices, a, b);
     meet_if_staged();
-    trade_with_remote(part, slices, a, b, true);
+    trade_with_remote(part, slices, a, b);
     sum_slice(part, slices, a, b, streaming);
     meet_if_staged();
   });
 }
 
-void DataMover::all_to_all(int part) {
-  const Slices slices = slices_of(part);
+// Chunks of the slices to and from ranks of other hosts, straight into recv. Pairs cut their slice alike; a
+// rank whose slices are shorter is done before the others.
+void DataMover::exchange_with_remote(int part) {
   const Part& mine_part = parts_[size_t(part)];
-  const bool streaming = slices.count * layout_.size * width_ >= kStreamingBytes;
-  const int64_t step = chunk(layout_.size);
-  for_chunks(slices.count, layout_.size, [&](int64_t a, int64_t b) {
-    stage_slices(part, slices, a, b);
+  const ExchangeSlices& slices = exchanges_[size_t(part)];
+  int64_t longest = 0;
+  for (const int q : layout_.remote) {
+    longest = std::max({longest, slices.sent.size(q), slices.received.size(q)});
+  }
+  for_chunks(longest, layout_.size, [&](int64_t a, int64_t b) {
+    const auto batch = group_.parts_.link->batch(Channel::data);
+    for (const int q : layout_.remote) {
+      const int64_t end = std::min(b, slices.received.size(q));
+      std::byte* to = mine_part.recv + (slices.received.begin(q) + a) * width_;
+      if (end > a) batch->receive(q, to, size_t((end - a) * width_));
+    }
+    for (const int q : layout_.remote) {
+      const int64_t end = std::min(b, slices.sent.size(q));
+      const std::byte* from = mine_part.send + (slices.sent.begin(q) + a) * width_;
+      if (end > a) batch->send(q, from, size_t((end - a) * width_));
+    }
+    group_.finish(*batch, wait_);
+  });
+}
+
+int64_t DataMover::longest_local_slice(int part) const {
+  int64_t longest = 0;
+  for (int from = 0; from < group_.board_.ranks(); ++from) {
+    for (int to = 0; to < group_.board_.ranks(); ++to) {
+      longest = std::max(longest, group_.board_.mailbox(from, to).notes[part].count);
+    }
+  }
+  return longest;
+}
+
+void DataMover::stage_exchange(int part, int64_t a, int64_t b) {
+  if (group_.board_.send_address(group_.board_.me(), part).shared) return;
+  const RankSlices& sent = exchanges_[size_t(part)].sent;
+  for (int l = 0; l < group_.board_.ranks(); ++l) {
+    const int to = layout_.local[size_t(l)];
+    const int64_t end = std::min(b, sent.size(to));
+    if (mine(l) || end <= a) continue;
+    stage(parts_[size_t(part)].send + (sent.begin(to) + a) * width_, end - a, l * chunk(layout_.size), 0);
+  }
+}
+
+// Each rank fetches its slice from the others of its host.
+void DataMover::all_to_all(int part) {
+  const Part& mine_part = parts_[size_t(part)];
+  const ExchangeSlices& slices = exchanges_[size_t(part)];
+  const bool streaming = slices.received.total() * width_ >= kStreamingBytes;
+  const int me = group_.board_.me();
+  if (!layout_.remote.empty()) exchange_with_remote(part);
+  for_chunks(longest_local_slice(part), layout_.size, [&](int64_t a, int64_t b) {
+    stage_exchange(part, a, b);
     meet_if_staged();
-    trade_with_remote(part, slices, a, b, false);
-    const int64_t at = slices.begin(layout_.rank) + a;
     for (int d = 0; d < group_.board_.ranks(); ++d) {
       const int l = peer(d), q = layout_.local[size_t(l)];
+      const int64_t end = std::min(b, slices.received.size(q));
+      if (end <= a) continue;
+      const int64_t at = group_.board_.mailbox(l, me).notes[part].begin + a;
       const std::byte* from =
-          mine(l) ? mine_part.send + at * width_ : source(l, part, at, group_.board_.me() * step);
-      copy(mine_part.recv + (slices.begin(q) + a) * width_, from, b - a, streaming);
+          mine(l) ? mine_part.send + at * width_ : source(l, part, at, me * chunk(layout_.size));
+      copy(mine_part.recv + (slices.received.begin(q) + a) * width_, from, end - a, streaming);
     }
     meet_if_staged();
   });
@@ -246,7 +297,7 @@ void DataMover::all_reduce(int part) {
   for_chunks(slices.size(0), layout_.size, [&](int64_t a, int64_t b) {
     stage_slices(part, slices, a, b);
     meet_if_staged();
-    trade_with_remote(part, slices, a, b, true);
+    trade_with_remote(part, slices, a, b);
     sum_slice(part, slices, a, b, streaming);
     spread_results(part, slices, a, b);
     if (!staged_) return;

@@ -59,10 +59,11 @@ void Group::run_collective(const Op& op, Workers& workers, OpWait& wait) {
   do {
     const size_t size = std::min(op.parts.size() - begin, size_t(Board::kMostParts));
     const std::span parts = std::span(op.parts).subspan(begin, size);
-    agree(op, parts, wait);
+    const std::span<const ExchangeSlices> exchanges = exchanges_of(op, begin, size);
+    agree(op, parts, exchanges, wait);
     if (op.record.kind != OpKind::barrier) {
       board_.enter(wait);
-      DataMover(*this, op, parts, workers, wait).run();
+      DataMover(*this, op, parts, exchanges, workers, wait).run();
       board_.exit();
     }
     board_.part(wait);

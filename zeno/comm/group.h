@@ -53,7 +53,8 @@ class Group : public Rendezvous {
 // The data part of one rendezvous: ranks have agreed and may read each other.
 class DataMover {
  public:
-  DataMover(Group& group, const Op& op, std::span<const Part> parts, Workers& workers, OpWait& wait);
+  DataMover(Group& group, const Op& op, std::span<const Part> parts,
+            std::span<const ExchangeSlices> exchanges, Workers& workers, OpWait& wait);
   void run();
 
  private:
@@ -75,7 +76,11 @@ class DataMover {
   void meet_if_staged();
   // Address of what local peer `l` sent: in place at `element`, or in its staging window at `staged_at`.
   const std::byte* source(int l, int part, int64_t element, int64_t staged_at) const;
-  void trade_with_remote(int part, const Slices& slices, int64_t a, int64_t b, bool bounce);
+  void trade_with_remote(int part, const Slices& slices, int64_t a, int64_t b);
+  void exchange_with_remote(int part);
+  void stage_exchange(int part, int64_t a, int64_t b);
+  // The longest slice of an exchange between any two ranks of this host.
+  int64_t longest_local_slice(int part) const;
   void sum_slice(int part, const Slices& slices, int64_t a, int64_t b, bool streaming);
   void spread_results(int part, const Slices& slices, int64_t a, int64_t b);
   void collect_results(int part, const Slices& slices, int64_t a, int64_t b, bool streaming);
@@ -87,6 +92,7 @@ class DataMover {
   Group& group_;
   const Op& op_;
   std::span<const Part> parts_;
+  std::span<const ExchangeSlices> exchanges_;  // all_to_all: of each part
   Workers& workers_;
   OpWait& wait_;
   const Layout& layout_;

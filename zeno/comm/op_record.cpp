@@ -57,6 +57,13 @@ OpRecord make_record(OpKind kind, std::span<const Part> parts, DType dtype, int 
   return record;
 }
 
+OpRecord make_exchange_record(std::span<const Part> parts, DType dtype, std::string_view unit) {
+  OpRecord record = make_record(OpKind::all_to_all, parts, dtype, -1, unit);
+  constexpr std::string_view kUnequal = "counts by rank";  // not an all_to_all of equal counts
+  record.counts_hash = hash_bytes(kUnequal.data(), kUnequal.size());
+  return record;
+}
+
 bool same_operation(const OpRecord& a, const OpRecord& b) {
   return a.sequence == b.sequence && a.kind == b.kind && a.dtype == b.dtype && a.root == b.root &&
          a.parts == b.parts && a.counts_hash == b.counts_hash && a.unit_hash == b.unit_hash;

@@ -45,6 +45,9 @@ static_assert(std::is_trivially_copyable_v<OpRecord>);
 
 OpRecord make_record(OpKind kind, std::span<const Part> parts, DType dtype, int root, std::string_view unit);
 
+// Of an all_to_all with a count for each rank, which differ between the ranks. Part.count: what is sent.
+OpRecord make_exchange_record(std::span<const Part> parts, DType dtype, std::string_view unit);
+
 // Would these two move the same data in the same step?
 bool same_operation(const OpRecord& a, const OpRecord& b);
 

@@ -12,6 +12,14 @@
 
 namespace zeno::comm {
 
+namespace {
+
+ExchangeNote note_to(int rank, const ExchangeSlices& slices) {
+  return {slices.sent.begin(rank), slices.sent.size(rank), slices.received.size(rank)};
+}
+
+}  // namespace
+
 Layout make_layout(int rank, std::span<const int> ranks, const std::vector<std::string>& hosts) {
   Layout layout;
   layout.size = int(ranks.size());
@@ -56,8 +64,13 @@ int Rendezvous::local_index_of(int rank) const {
   return found == layout().local.end() ? -1 : int(found - layout().local.begin());
 }
 
-// Posts this rank's card, waits for everybody's, and makes sure that all say the same.
-void Rendezvous::agree(const Op& op, std::span<const Part> parts, OpWait& wait) {
+std::span<const ExchangeSlices> Rendezvous::exchanges_of(const Op& op, size_t begin, size_t size) {
+  return op.exchanges.empty() ? std::span<const ExchangeSlices>()
+                              : std::span(op.exchanges).subspan(begin, size);
+}
+
+void Rendezvous::agree(const Op& op, std::span<const Part> parts, std::span<const ExchangeSlices> exchanges,
+                       OpWait& wait) {
   std::array<Address, Board::kMostParts> sends, recvs;
   const bool sending = op.record.kind != OpKind::broadcast || op.record.root == layout().rank;
   for (size_t p = 0; p < parts.size(); ++p) {
@@ -68,6 +81,7 @@ void Rendezvous::agree(const Op& op, std::span<const Part> parts, OpWait& wait) 
                    ? parts_.memory->publish(parts[p].recv)
                    : Address{.shared = true};
   }
+  post_notes(exchanges);
   board_.post(op.record, std::span(sends).first(parts.size()), std::span(recvs).first(parts.size()));
   board_.meet(wait);
   for (size_t l = 0; l < layout().local.size(); ++l) {
@@ -78,6 +92,60 @@ void Rendezvous::agree(const Op& op, std::span<const Part> parts, OpWait& wait) 
     if (same_operation(op.record, record)) continue;
     wait.fail_all(fmt::format("[comm] the ranks disagree on '{}': {}", parts_.name,
                               find_mismatch(records_, layout().ranks).value_or("(records changed)")));
+  }
+  if (exchanges.empty()) return;
+  for (int l = 0; l < board_.ranks(); ++l) {
+    const std::span<const ExchangeNote> notes = board_.mailbox(l, board_.me()).notes;
+    check_notes(op.record, exchanges, layout().local[size_t(l)], notes.first(exchanges.size()), wait);
+  }
+  if (!layout().remote.empty()) exchange_notes(op.record, exchanges, wait);
+}
+
+void Rendezvous::post_notes(std::span<const ExchangeSlices> exchanges) {
+  for (int l = 0; l < board_.ranks() && !exchanges.empty(); ++l) {
+    const int to = layout().local[size_t(l)];
+    for (size_t p = 0; p < exchanges.size(); ++p) {
+      board_.mailbox(board_.me(), l).notes[p] = note_to(to, exchanges[p]);
+    }
+  }
+}
+
+// Both ranks of a pair see a difference, so that neither moves data between them.
+void Rendezvous::check_notes(const OpRecord& record, std::span<const ExchangeSlices> exchanges, int peer,
+                             std::span<const ExchangeNote> theirs, OpWait& wait) const {
+  const auto compare = [&](int sender, int64_t count, int receiver, int64_t expected, size_t part) {
+    if (count == expected) return;
+    wait.fail_all(fmt::format(
+        "[comm] the ranks disagree on {} of '{}': rank {} sends {} {} elements to rank {}, which expects {} "
+        "(part {})",
+        title(record), parts_.name, layout().ranks[size_t(sender)], count, zeno::name_of(record.dtype),
+        layout().ranks[size_t(receiver)], expected, part));
+  };
+  for (size_t p = 0; p < exchanges.size(); ++p) {
+    compare(peer, theirs[p].count, layout().rank, exchanges[p].received.size(peer), p);
+    compare(layout().rank, exchanges[p].sent.size(peer), peer, theirs[p].expected, p);
+  }
+}
+
+void Rendezvous::exchange_notes(const OpRecord& record, std::span<const ExchangeSlices> exchanges,
+                                OpWait& wait) {
+  const size_t notes = exchanges.size(), ranks = layout().remote.size();
+  std::vector<ExchangeNote> mine, theirs(ranks * notes);
+  for (const int r : layout().remote) {
+    for (const ExchangeSlices& slices : exchanges) mine.push_back(note_to(r, slices));
+  }
+  const auto batch = parts_.link->batch(Channel::records);
+  for (size_t i = 0; i < ranks; ++i) {
+    batch->receive(layout().remote[i], reinterpret_cast<std::byte*>(&theirs[i * notes]),
+                   notes * sizeof(ExchangeNote));
+  }
+  for (size_t i = 0; i < ranks; ++i) {
+    batch->send(layout().remote[i], reinterpret_cast<const std::byte*>(&mine[i * notes]),
+                notes * sizeof(ExchangeNote));
+  }
+  finish(*batch, wait);
+  for (size_t i = 0; i < ranks; ++i) {
+    check_notes(record, exchanges, layout().remote[i], std::span(theirs).subspan(i * notes, notes), wait);
   }
 }
 
@@ -163,6 +231,10 @@ void Rendezvous::count_traffic(const Op& op) {
   const DType dtype = op.record.dtype;
   const std::scoped_lock lock(traffic_mutex_);
   ++traffic_.calls;
+  for (const ExchangeSlices& exchange : op.exchanges) {
+    const int64_t sent = exchange.sent.total_without(rank), got = exchange.received.total_without(rank);
+    traffic_.exchanged += all_to_all_cost(n, sent, got, dtype).bytes;
+  }
   for (const Part& part : op.parts) {
     switch (op.record.kind) {
       case OpKind::all_gather:
@@ -176,9 +248,6 @@ void Rendezvous::count_traffic(const Op& op) {
         break;
       case OpKind::all_reduce:
         traffic_.reduced += all_reduce_cost(n, rank, part.count, dtype).bytes;
-        break;
-      case OpKind::all_to_all:
-        traffic_.exchanged += all_to_all_cost(n, part.count, dtype).bytes;
         break;
       case OpKind::send:
         traffic_.exchanged += send_cost(part.count, dtype).bytes;

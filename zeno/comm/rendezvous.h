@@ -12,6 +12,7 @@
 
 #include "zeno/comm/board.h"
 #include "zeno/comm/peers.h"
+#include "zeno/comm/slices.h"
 
 namespace zeno::comm {
 
@@ -19,6 +20,7 @@ namespace zeno::comm {
 struct Op {
   OpRecord record;
   std::vector<Part> parts;
+  std::vector<ExchangeSlices> exchanges;  // all_to_all: of each part
   DType recv_dtype = DType::f32;
   bool accumulate = false;
   uint64_t flight = 0;  // handle in the flight recorder
@@ -38,9 +40,12 @@ class Rendezvous {
   void enlist(Op& op, uint64_t sequence);
   // `record` must live as long as the wait.
   OpWait patience(const OpRecord& record) const;
-  // Posts this rank's card, waits for everybody's, and makes sure that all say the same. The card may be
-  // replaced after board_.part().
-  void agree(const Op& op, std::span<const Part> parts, OpWait& wait);
+  // Posts this rank's card, waits for everybody's, and makes sure that all say the same, and that of
+  // `exchanges` each pair of ranks means the same counts. The card may be replaced after board_.part().
+  void agree(const Op& op, std::span<const Part> parts, std::span<const ExchangeSlices> exchanges,
+             OpWait& wait);
+  // The `exchanges` of a rendezvous of an operation; none unless it is an all_to_all.
+  static std::span<const ExchangeSlices> exchanges_of(const Op& op, size_t begin, size_t size);
   // Is what arrived the message that this rank expects?
   void check_message(const Op& op, const OpRecord& theirs, OpWait& wait) const;
   void finish(MessageBatch& batch, OpWait& wait);
@@ -57,6 +62,10 @@ class Rendezvous {
   Board board_;
 
  private:
+  void post_notes(std::span<const ExchangeSlices> exchanges);
+  void check_notes(const OpRecord& record, std::span<const ExchangeSlices> exchanges, int peer,
+                   std::span<const ExchangeNote> theirs, OpWait& wait) const;
+  void exchange_notes(const OpRecord& record, std::span<const ExchangeSlices> exchanges, OpWait& wait);
   void exchange_records(const OpRecord& mine, OpWait& wait);
   std::string describe_operation(const OpRecord& record) const;
   // What this rank knows of the others of its host, by rank of the world.

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "zeno/comm/cost.h"
 
@@ -24,6 +26,29 @@ struct Slices {
     return std::max<int64_t>(0, std::min(b, size(rank)) - a);
   }
   int64_t longest() const { return size(0); }
+};
+
+// Slices of an all_to_all, one behind the other by rank, each of a size of its own.
+class RankSlices {
+ public:
+  explicit RankSlices(std::span<const int64_t> counts) {
+    for (const int64_t count : counts) borders_.push_back(borders_.back() + count);
+  }
+  int64_t begin(int rank) const { return borders_[size_t(rank)]; }
+  int64_t size(int rank) const { return borders_[size_t(rank) + 1] - begin(rank); }
+  int64_t total() const { return borders_.back(); }
+  int64_t total_without(int rank) const { return total() - size(rank); }
+
+ private:
+  std::vector<int64_t> borders_{0};
+};
+
+// One part of an all_to_all as one rank sees it.
+struct ExchangeSlices {
+  RankSlices sent, received;
+
+  ExchangeSlices(std::span<const int64_t> send_counts, std::span<const int64_t> recv_counts)
+      : sent(send_counts), received(recv_counts) {}
 };
 
 }  // namespace zeno::comm

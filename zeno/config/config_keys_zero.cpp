@@ -110,12 +110,17 @@ void add_groups(TableBuilder& table) {
                   "parameters are always gathered between hosts first, then within each host");
 }
 
-void add_refused(TableBuilder& table) {
-  constexpr std::string_view kQuantized =
-      "quantized communication (ZeRO++) is not supported yet; remove the key to communicate unquantized";
-  table.refused("zero_quantized_weights", boolean, "false", kQuantized);
-  table.refused("zero_quantized_nontrainable_weights", boolean, "false", kQuantized);
-  table.refused("zero_quantized_gradients", boolean, "false", kQuantized);
+void add_quantized(TableBuilder& table) {
+  table
+      .key<kZero, &ZeroConfig::quantized_weights>(
+          "zero_quantized_weights", "stage 3: gather parameters in blocks of eight bits; masters stay exact")
+      .set_flag("--quantized-weights");
+  table.refused("zero_quantized_nontrainable_weights", boolean, "false",
+                "frozen weights are kept in four bits by lora.quantize_base nf4; remove the key");
+  table.refused(
+      "zero_quantized_gradients", boolean, "false",
+      "gradients in blocks of few bits (ZeRO++) are not supported yet; remove the key to reduce them "
+      "exactly");
 }
 
 void add_deprecated_offload(TableBuilder& table) {
@@ -222,7 +227,7 @@ void add_zero_keys(TableBuilder& table) {
   add_communication(table);
   add_stage3(table);
   add_groups(table);
-  add_refused(table);
+  add_quantized(table);
   add_deprecated_offload(table);
   add_inner_blocks(table);
   table.top();

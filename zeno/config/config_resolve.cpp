@@ -95,6 +95,8 @@ void resolve_zero(ParsedConfig& parsed) {
   if (zero.shard_group > 1 && zero.stage == 0) no_effect("zero_optimization.mics_shard_size");
   if (zero.param_group > 1 && !zero::shards_parameters(int(zero.stage)))
     no_effect("zero_optimization.zero_hpz_partition_size");
+  if (zero.quantized_weights && !zero::shards_parameters(int(zero.stage)))
+    no_effect("zero_optimization.zero_quantized_weights");
   if (zero::shards_parameters(int(zero.stage))) return;
   for (const auto& [key, origin] : parsed.origins) {
     const bool stage3 = key.starts_with("zero_optimization.stage3_");

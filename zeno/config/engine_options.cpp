@@ -121,6 +121,7 @@ zero::EngineOptions engine_options(const TrainConfig& config, int64_t seq_len, D
   policy.compute = config.precision.compute;
   policy.grad = config.precision.grad_accum;
   policy.wire = config.precision.communication;
+  policy.int8_weights = config.zero.quantized_weights;
   policy.reduce_bucket = config.zero.reduce_bucket_size;
   policy.gather_bucket = config.zero.allgather_bucket_size;
   policy.prefetch = config.zero.prefetch_bucket_size;

@@ -16,6 +16,7 @@
 #include "zeno/kernels/norm.h"
 #include "zeno/kernels/optimizer.h"
 #include "zeno/kernels/rope.h"
+#include "zeno/kernels/wire_cells.h"
 
 namespace zeno {
 
@@ -44,6 +45,8 @@ namespace zeno {
   K(gather_rows, (Tensor src, Tensor index, Tensor dst), (src, index, dst))                              \
   K(scatter_rows, (Tensor src, Tensor index, Tensor dst), (src, index, dst))                             \
   K(nf4_decode, (const Nf4Cell* cells, Tensor y), (cells, y))                                            \
+  K(wire_encode, (WireCode code, Tensor x, std::byte * cells), (code, x, cells))                         \
+  K(wire_decode, (WireCode code, const std::byte* cells, Tensor y), (code, cells, y))                    \
   K(cast, (Tensor x, Tensor y), (x, y))                                                                  \
   K(add, (Tensor a, Tensor b, Tensor y), (a, b, y))                                                      \
   K(scale, (Tensor x, float factor), (x, factor))                                                        \

@@ -71,6 +71,7 @@ Cost CostModel::of(const Instruction& in) const {
                [&](const Store& op) { return link(Resource::to_host, moved_bytes(op.payload, op.from)); },
                [&](const Write& op) { return disk(moved_bytes(op.payload, op.from), machine_.disk_write); },
                [&](const GradsToHost& op) { return link(Resource::to_host, moved_bytes(op)); },
+               [&](const Encode& op) { return pass(encoded_bytes(op)); },
                [&](const Gather& op) { return collective(gather_seconds(op)); },
                [&](const Decode& op) { return pass(decoded_bytes(op)); },
                [&](const ZeroGrads& op) { return pass(grad_bytes(op.grads.group)); },
@@ -181,7 +182,11 @@ double CostModel::part_of(const zero::ChunkRange& range, comm::Axes axes) const 
 double CostModel::gather_seconds(const zero::Gather& op) const {
   const zero::Group& group = step_.units.groups[size_t(op.chunks.group)];
   const int64_t elements = int64_t(part_of(op.chunks, op.sharded - op.over));
-  return gather_time(double(group.stored_bytes(elements, step_.policy.compute)), span_of(op.over));
+  const DType compute = step_.policy.compute;
+  const bool in_region = op.chunks.region != zero::kNoRegion;
+  return gather_time(
+      double(in_region ? group.gathered_bytes(elements, compute) : group.stored_bytes(elements, compute)),
+      span_of(op.over));
 }
 
 double CostModel::reduce_rows_seconds(const zero::ReduceRows& op) const {
@@ -259,10 +264,19 @@ double CostModel::moved_bytes(const zero::GradsToHost& op) const {
   return double(store_.bytes_of(State::grad, op.group, step_.units.chunks[size_t(op.chunk)].count));
 }
 
+// What this rank keeps is read, and written as cells.
+double CostModel::encoded_bytes(const zero::Encode& op) const {
+  const zero::Group& group = step_.units.groups[size_t(op.group)];
+  const int64_t kept = group.partition.shard(group.params);
+  const DType compute = step_.policy.compute;
+  return double(group.stored_bytes(kept, compute)) + double(group.gathered_bytes(kept, compute));
+}
+
 double CostModel::decoded_bytes(const zero::Decode& op) const {
   const zero::Group& group = step_.units.groups[size_t(op.group)];
   const double compute = double(size_of(step_.policy.compute));
-  return double(group.stored_bytes(group.padded(), step_.policy.compute)) + double(group.padded()) * compute;
+  return double(group.gathered_bytes(group.padded(), step_.policy.compute)) +
+         double(group.padded()) * compute;
 }
 
 double CostModel::scanned_bytes(const zero::Scan& op) const {

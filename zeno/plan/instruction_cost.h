@@ -49,6 +49,7 @@ class CostModel {
   // An activation has the bytes of its region.
   double moved_bytes(const zero::Payload& payload, zero::RegionId region) const;
   double moved_bytes(const zero::GradsToHost& op) const;
+  double encoded_bytes(const zero::Encode& op) const;
   double decoded_bytes(const zero::Decode& op) const;
   double scanned_bytes(const zero::Scan& op) const;
   double grad_bytes(int group) const;  // of a whole buffer

@@ -148,6 +148,7 @@ class Executor {
   void run(const Store& op, const Turn& turn);
   void run(const Write& op, const Turn& turn);
   void run(const GradsToHost& op, const Turn& turn);
+  void run(const Encode& op, const Turn& turn);
   void run(const Gather& op, const Turn& turn);
   void run(const Decode& op, const Turn& turn);
   void run(const ZeroGrads& op, const Turn& turn);

@@ -2,14 +2,31 @@
 #include <utility>
 
 #include "zeno/kernels/elementwise.h"
+#include "zeno/kernels/wire_cells.h"
 #include "zeno/zero/executor.h"
 
 namespace zeno::zero {
 
+// Into the places of this rank's parts among the cells of all.
+void Executor::run(const Encode& op, const Turn& turn) {
+  const Group& group = parts_.units.groups[size_t(op.group)];
+  const DType compute = parts_.policy.compute;
+  std::byte* const kept = op.from != kNoRegion ? region(op.from) : parts_.store.data(State::param, op.group);
+  for (const Partition::Chunk& chunk : group.partition.chunks()) {
+    const Partition::Piece part = group.partition.part(chunk, rank_, group.params);
+    const Tensor values{kept + size_t(part.shard) * size_of(compute), compute, 1, part.count};
+    wire_encode(turn.stream, WireCode::int8, values, region(op.to) + wire_bytes(WireCode::int8, part.full));
+  }
+}
+
 void Executor::run(const Gather& op, const Turn& turn) {
   const ChunkRange& range = op.chunks;
   const Group& group = parts_.units.groups[size_t(range.group)];
-  const auto bytes = [&](int64_t elements) { return group.stored_bytes(elements, parts_.policy.compute); };
+  const auto bytes = [&](int64_t elements) {
+    const DType compute = parts_.policy.compute;
+    return range.region != kNoRegion ? group.gathered_bytes(elements, compute)
+                                     : group.stored_bytes(elements, compute);
+  };
   const auto at = [&](RegionId id) {
     return id != kNoRegion ? region(id) : parts_.store.data(State::param, range.group);
   };

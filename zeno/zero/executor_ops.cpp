@@ -5,6 +5,7 @@
 #include "zeno/device/copy.h"
 #include "zeno/kernels/elementwise.h"
 #include "zeno/kernels/nf4.h"
+#include "zeno/kernels/wire_cells.h"
 #include "zeno/zero/executor.h"
 
 namespace zeno::zero {
@@ -65,9 +66,11 @@ void Executor::run(const Start&, const Turn& turn) {
 }
 
 void Executor::run(const Decode& op, const Turn& turn) {
+  const Group& group = parts_.units.groups[size_t(op.group)];
   const std::byte* cells = op.from != kNoRegion ? region(op.from) : parts_.store.data(State::param, op.group);
-  nf4_decode(turn.stream, reinterpret_cast<const Nf4Cell*>(cells),
-             {region(op.to), parts_.policy.compute, 1, parts_.units.groups[size_t(op.group)].padded()});
+  const Tensor values{region(op.to), parts_.policy.compute, 1, group.padded()};
+  if (group.int8) return wire_decode(turn.stream, WireCode::int8, cells, values);
+  nf4_decode(turn.stream, reinterpret_cast<const Nf4Cell*>(cells), values);
 }
 
 void Executor::run(const ZeroGrads& op, const Turn& turn) {

@@ -52,6 +52,7 @@ std::string details_of(const Action& action) {
                [](const Write& op) { return text_of(op.payload); },
                [](const GradsToHost& op) { return fmt::format(" c{}", op.chunk); },
                [](const Gather& op) { return text_of(op.chunks); },
+               [](const Encode& op) { return fmt::format(" g{}", op.group); },
                [](const Decode& op) { return fmt::format(" g{}", op.group); },
                [](const ZeroGrads& op) { return fmt::format(" g{}", op.grads.group); },
                [](const AddGrads& op) { return fmt::format(" g{}", op.sum.group); },
@@ -88,6 +89,11 @@ void Write::touch(Touches& touches) const {
 
 void GradsToHost::touch(Touches& touches) const {
   touches.read({Kept::grads, group});
+  touches.write(to);
+}
+
+void Encode::touch(Touches& touches) const {
+  touches.read(from, {Kept::params, group});
   touches.write(to);
 }
 

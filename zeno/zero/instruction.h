@@ -96,6 +96,15 @@ struct GradsToHost {
   void touch(Touches& touches) const;
 };
 
+// This rank's part of a group's parameters, in cells of eight bits, to where gathers assemble those of all.
+struct Encode {
+  static constexpr std::string_view name = "encode";
+  int group = 0;
+  RegionId from = kNoRegion;  // kNoRegion: the group's storage
+  RegionId to = kNoRegion;
+  void touch(Touches& touches) const;
+};
+
 // Assembles chunks of a group's parameters from the ranks along some axes.
 struct Gather {
   static constexpr std::string_view name = "gather";
@@ -109,7 +118,7 @@ struct Gather {
   void touch(Touches& touches) const;
 };
 
-// The parameters of a group in NF4, for use.
+// The parameters of a group in NF4 or in cells of eight bits, for use.
 struct Decode {
   static constexpr std::string_view name = "decode";
   int group = 0;
@@ -246,9 +255,9 @@ struct Finish {
   void touch(Touches& touches) const;
 };
 
-using Action = std::variant<Start, Read, Fetch, Store, Write, GradsToHost, Gather, Decode, ZeroGrads, Forward,
-                            Recompute, Loss, Backward, AddGrads, Reduce, GatherSums, ReduceRows, SumLosses,
-                            Scan, Norm, Update, Finish>;
+using Action = std::variant<Start, Read, Fetch, Store, Write, GradsToHost, Encode, Gather, Decode, ZeroGrads,
+                            Forward, Recompute, Loss, Backward, AddGrads, Reduce, GatherSums, ReduceRows,
+                            SumLosses, Scan, Norm, Update, Finish>;
 
 struct Instruction {
   Action action;

@@ -5,18 +5,22 @@
 #include <algorithm>
 
 #include "zeno/kernels/nf4.h"
+#include "zeno/kernels/wire_cells.h"
 
 namespace zeno::zero {
 namespace {
 
-// What a rank has of the chunks when they are sharded over `axes`, in elements or in bytes of cells.
+// What a rank has of the chunks when they are sharded over `axes`, in elements.
 int64_t sum_of_parts(const ChunkRange& chunks, const Group& group, comm::Axes axes) {
   int64_t sum = 0;
-  for (int c = chunks.first; c < chunks.first + chunks.count; ++c) {
-    const int64_t part = group.partition.part(group.partition.chunks()[size_t(c)], 0, axes).count;
-    sum += group.nf4 ? int64_t(nf4_bytes(part)) : part;
-  }
+  for (int c = chunks.first; c < chunks.first + chunks.count; ++c)
+    sum += group.partition.part(group.partition.chunks()[size_t(c)], 0, axes).count;
   return sum;
+}
+
+// Parts are whole cells.
+int64_t bytes_of_cells(int64_t elements, const Group& group) {
+  return int64_t(group.nf4 ? nf4_bytes(elements) : wire_bytes(WireCode::int8, elements));
 }
 
 }  // namespace
@@ -45,9 +49,13 @@ ProgramTraffic traffic_of(const Program& program, const UnitTable& units, const 
   };
   for (const Instruction& in : program.instructions) {
     if (const Gather* gather = in.as<Gather>()) {
-      const bool cells = units.groups[size_t(gather->chunks.group)].nf4;
-      (cells ? traffic.nf4_bytes : traffic.gathered) +=
-          received(gather->chunks, gather->sharded, gather->over);
+      const Group& group = units.groups[size_t(gather->chunks.group)];
+      const int64_t elements = received(gather->chunks, gather->sharded, gather->over);
+      if (group.nf4 || (group.int8 && gather->chunks.region != kNoRegion)) {
+        traffic.cell_bytes += bytes_of_cells(elements, group);
+      } else {
+        traffic.gathered += elements;
+      }
     }
     if (const Reduce* reduce = in.as<Reduce>()) {
       for (const Reduce::Summand& summand : reduce->bucket)

@@ -61,7 +61,7 @@ std::string describe(const Program& program, const UnitTable& units);
 // each reduction sums (an all-reduce counts twice, as reduce-scatter plus all-gather).
 struct ProgramTraffic {
   int64_t gathered = 0, reduced = 0;
-  int64_t nf4_bytes = 0;  // gathers of groups in NF4 are counted here, in bytes
+  int64_t cell_bytes = 0;  // gathers of cells, of four or eight bits, are counted here, in bytes
 };
 ProgramTraffic traffic_of(const Program& program, const UnitTable& units, const comm::Mesh& mesh);
 

@@ -129,7 +129,8 @@ class Checker {
     std::map<RegionId, std::map<int, comm::Axes>> filled;  // a region
     std::map<int, std::map<int, comm::Axes>>
         stored;                               // a group's storage, where gathers of this step changed it
-    std::set<RegionId> decoded;               // regions with parameters that were in NF4
+    std::set<RegionId> encoded;               // regions with this rank's part of a group in cells
+    std::set<RegionId> decoded;               // regions with parameters that were in cells
     std::map<RegionId, std::set<int>> parts;  // chunks read from the disk into a region
     std::set<RegionId> brought;               // regions with what this rank keeps of a group
   };
@@ -138,7 +139,8 @@ class Checker {
     Residents here;
     for (int i = 0; i < count(); ++i) {
       std::visit(
-          Overload{[&](const Gather& op) { gathers(op, i, here); }, [&](const Read& op) { reads(op, here); },
+          Overload{[&](const Encode& op) { encodes(op, i, here); },
+                   [&](const Gather& op) { gathers(op, i, here); }, [&](const Read& op) { reads(op, here); },
                    [&](const Fetch& op) { fetches(op, i, here); },
                    [&](const Decode& op) { decodes(op, i, here); }, [](const auto&) {}},
           at(i).action);
@@ -146,9 +148,24 @@ class Checker {
     }
   }
 
+  void encodes(const Encode& op, int i, Residents& here) const {
+    const Group& group = units_.groups[size_t(op.group)];
+    demand(op.from != kNoRegion ? here.brought.count(op.from) > 0 : !group.moves, i,
+           "encodes parameters that are not there");
+    for (int c = 0; c < int(chunks_of(op.group)); ++c) {
+      demand(op.from != kNoRegion || parts_stored(op.group, c, here) == group.params, i,
+             "encodes parameters before this step's gather");
+      here.filled[op.to][c] = group.params;
+    }
+    here.encoded.insert(op.to);
+  }
+
   void gathers(const Gather& op, int i, Residents& here) const {
     const ChunkRange& chunks = op.chunks;
     const Group& group = units_.groups[size_t(chunks.group)];
+    const bool cells = group.int8 && chunks.region != kNoRegion;
+    demand(!cells || (op.in_place && here.encoded.count(chunks.region) > 0), i,
+           "gathers cells that were not encoded");
     demand(op.from != kNoRegion ? here.brought.count(op.from) > 0 : op.in_place || !group.moves, i,
            "gathers from parameters that are not there");
     const bool in_storage = chunks.region == kNoRegion;
@@ -210,7 +227,7 @@ class Checker {
 
   void check_use(const Binding& binding, int i, Residents& here) const {
     const Group& group = units_.groups[size_t(binding.group)];
-    if (group.nf4)
+    if (group.coded())
       return demand(here.decoded.count(binding.region) > 0, i, "uses parameters that are not decoded");
     if (binding.region != kNoRegion)
       return demand(

@@ -62,7 +62,7 @@ class Compiler {
       RegionId region = kept;
       if (r.gathered == Gathered::into_region) {
         region =
-            builder_.region(Purpose::gathered, group.stored_bytes(group.padded(), input_.policy.compute));
+            builder_.region(Purpose::gathered, group.gathered_bytes(group.padded(), input_.policy.compute));
       }
       upcoming_[{r.group, r.first}] = region;
       if (r.gathered != Gathered::never) gather(r, region, kept);
@@ -77,7 +77,16 @@ class Compiler {
     if (group.stale() && !fresh_[r.group])
       gather(r.group, kNoRegion, kNoRegion, group.optimizer, group.params, mb);
     fresh_[r.group] = true;
-    if (r.gathered == Gathered::into_region) gather(r.group, region, kept, group.params, {}, mb);
+    if (r.gathered != Gathered::into_region) return;
+    if (group.int8) encode(r.group, region, kept, mb);
+    gather(r.group, region, kept, group.params, {}, mb);
+  }
+
+  void encode(int g, RegionId region, RegionId kept, int mb) {
+    builder_.add({.action = Encode{.group = g, .from = kept, .to = region},
+                  .lane = gather_lane(),
+                  .unit = input_.units.groups[g].unit,
+                  .micro_batch = mb});
   }
 
   // From parts over some axes to parts over fewer. Across hosts first: then every byte comes to a host once,
@@ -85,7 +94,9 @@ class Compiler {
   void gather(int g, RegionId region, RegionId kept, comm::Axes from, comm::Axes to, int mb) {
     constexpr comm::Axes kOuter{comm::Axis::outer};
     const comm::Axes missing = from - to;
-    const bool in_place = region == kNoRegion;
+    // Encoding has put this rank's part in its place.
+    const bool in_place = region == kNoRegion || input_.units.groups[g].int8;
+    if (in_place) kept = kNoRegion;
     if (!missing.has(kOuter) || missing == kOuter)
       return gather(g, region, kept, from, missing, in_place, mb);
     gather(g, region, kept, from, kOuter, in_place, mb);
@@ -135,7 +146,7 @@ class Compiler {
     return on_device;
   }
 
-  // Right before its use: the gathered cells are small and come ahead, the decoded weights are large.
+  // Right before its use: the cells are small and come ahead, the decoded weights are large.
   RegionId decode(int group, RegionId cells) {
     const Group& g = input_.units.groups[group];
     const RegionId region =
@@ -168,7 +179,7 @@ class Compiler {
     for (int group : param_groups(input_, steps_[s])) {
       const auto fresh = upcoming_.find({group, s});
       if (fresh != upcoming_.end()) {
-        const bool cells = input_.units.groups[group].nf4;
+        const bool cells = input_.units.groups[group].coded();
         resident_[group] = cells ? decode(group, fresh->second) : fresh->second;
       }
       params.push_back({group, resident_[group]});

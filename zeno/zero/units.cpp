@@ -7,6 +7,7 @@
 #include "zeno/base/error.h"
 #include "zeno/base/math.h"
 #include "zeno/kernels/nf4.h"
+#include "zeno/kernels/wire_cells.h"
 
 namespace zeno::zero {
 namespace {
@@ -54,6 +55,8 @@ bool is_base_weight(const UnitTable& table, const nn::Parameter& param, int owne
   return !param.trainable && !param.adapter && param.rows > 1 && owner > 0 && owner < table.loss_layer();
 }
 
+// No cut goes through a cell.
+static_assert(kFlatAlign % kWireCell == 0);
 int64_t alignment(const Group& group) { return group.nf4 ? kNf4Cell : kFlatAlign; }
 
 void make_groups(UnitTable& table, const Policy& policy, const comm::Mesh& mesh,
@@ -76,6 +79,7 @@ void make_groups(UnitTable& table, const Policy& policy, const comm::Mesh& mesh,
       group.sparse = sparse;
       group.nf4 = nf4;
       group.params = group.persistent ? comm::Axes{} : policy.params;
+      group.int8 = policy.int8_weights && !nf4 && !group.params.empty();
       group.grads = group.sparse ? comm::Axes{} : policy.grads;
       group.optimizer = policy.optimizer;
       group.layout = FlatLayout(alignment(group));
@@ -175,6 +179,10 @@ void choose_split(UnitTable& table, const Policy& policy) {
 
 size_t Group::stored_bytes(int64_t elements, DType compute) const {
   return nf4 ? nf4_bytes(elements) : size_t(elements) * size_of(compute);
+}
+
+size_t Group::gathered_bytes(int64_t elements, DType compute) const {
+  return int8 ? wire_bytes(WireCode::int8, elements) : stored_bytes(elements, compute);
 }
 
 int UnitTable::first_trained() const {

@@ -25,6 +25,7 @@ struct Group {
   bool moves = false;        // from there to the device for each use
   bool split = false;        // masters are kept as what bf16 parameters leave of them (master_rest.h)
   bool nf4 = false;          // kept as cells of 4-bit codes; layout and partition never cut a cell
+  bool int8 = false;         // gathered for use as cells of 8-bit codes, which are decoded then
   // The axes that what is kept between uses is sharded over; none: whole.
   comm::Axes params, grads, optimizer;
   FlatLayout layout;  // ids are indices into UnitTable::params
@@ -35,6 +36,10 @@ struct Group {
   bool stale() const { return trainable && !(optimizer - params).empty(); }
   // Bytes that so many parameters take where they are kept; whole cells in NF4.
   size_t stored_bytes(int64_t elements, DType compute) const;
+  // The same in a region that they are gathered into.
+  size_t gathered_bytes(int64_t elements, DType compute) const;
+  // Is what is kept, or gathered, not yet what layers use?
+  bool coded() const { return nf4 || int8; }
 };
 
 // Where a parameter lives: group and index within its layout.

@@ -101,7 +101,7 @@ void NcclGroup::run(StreamRef stream, Op op) {
 }
 
 void NcclGroup::run_collective(const Op& op, cudaStream_t stream, OpWait& wait) {
-  agree(op, {}, wait);
+  agree_on_all(op, wait);
   for (const Part& part : op.parts) {
     if (part.send != nullptr) comm_->use(part.send);
     if (part.recv != nullptr) comm_->use(part.recv);
@@ -109,6 +109,16 @@ void NcclGroup::run_collective(const Op& op, cudaStream_t stream, OpWait& wait) 
   follow(op, stream, [&] { NcclMover(*this, op, stream, wait).run(); });
   board_.part(wait);
   board_.set_done(op.record);
+}
+
+void NcclGroup::agree_on_all(const Op& op, OpWait& wait) {
+  size_t begin = 0;
+  do {
+    if (begin > 0) board_.part(wait);
+    const size_t size = std::min(op.exchanges.size() - begin, size_t(Board::kMostParts));
+    agree(op, {}, exchanges_of(op, begin, size), wait);
+    begin += size;
+  } while (begin < op.exchanges.size());
 }
 
 // Hosts compare messages as well: the sender says what comes, the receiver does not start before it knows.

@@ -45,6 +45,8 @@ class NcclGroup final : public Rendezvous {
   void connect(const Exchange& exchange);
   uint64_t next_number(const OpRecord& record);
   void run_collective(const Op& op, cudaStream_t stream, OpWait& wait);
+  // One rendezvous, or, of an all_to_all, one for every Board::kMostParts parts.
+  void agree_on_all(const Op& op, OpWait& wait);
   void run_message(const Op& op, cudaStream_t stream, OpWait& wait);
   void announce(const Op& op, OpWait& wait);
   void expect(const Op& op, OpWait& wait);

@@ -68,24 +68,30 @@ void NcclMover::broadcast() {
 }
 
 void NcclMover::all_to_all() {
-  if (op_.record.elements == 0) return;
-  for (const Part& part : op_.parts) {
-    const size_t bytes = bytes_of(part.count), own = size_t(rank_) * bytes;
-    if (bytes == 0) continue;
-    cuda::check(cudaMemcpyAsync(part.recv + own, part.send + own, bytes, cudaMemcpyDefault, stream_),
-                "copy a slice");
-  }
+  const auto each_part = [&](const auto& body) {
+    for (size_t p = 0; p < op_.parts.size(); ++p) {
+      body(op_.parts[p], op_.exchanges[p].sent, op_.exchanges[p].received);
+    }
+  };
+  each_part([&](const Part& part, const RankSlices& sent, const RankSlices& received) {
+    if (sent.size(rank_) == 0) return;
+    cuda::check(
+        cudaMemcpyAsync(part.recv + bytes_of(received.begin(rank_)), part.send + bytes_of(sent.begin(rank_)),
+                        bytes_of(sent.size(rank_)), cudaMemcpyDefault, stream_),
+        "copy a slice");
+  });
   group_.comm_->group(
       [&](ncclComm_t comm) {
-        for (const Part& part : op_.parts) {
-          const size_t bytes = bytes_of(part.count);
-          for (int d = 1; d < size_ && bytes > 0; ++d) {
+        each_part([&](const Part& part, const RankSlices& sent, const RankSlices& received) {
+          for (int d = 1; d < size_; ++d) {
             const int to = (rank_ + d) % size_, from = (rank_ + size_ - d) % size_;
-            check_nccl(ncclSend(part.send + size_t(to) * bytes, bytes, ncclUint8, to, comm, stream_), "send");
-            check_nccl(ncclRecv(part.recv + size_t(from) * bytes, bytes, ncclUint8, from, comm, stream_),
-                       "receive");
+            const size_t out = bytes_of(sent.size(to)), in = bytes_of(received.size(from));
+            const std::byte* const slice = part.send + bytes_of(sent.begin(to));
+            std::byte* const place = part.recv + bytes_of(received.begin(from));
+            if (out > 0) check_nccl(ncclSend(slice, out, ncclUint8, to, comm, stream_), "send");
+            if (in > 0) check_nccl(ncclRecv(place, in, ncclUint8, from, comm, stream_), "receive");
           }
-        }
+        });
       },
       wait_);
 }

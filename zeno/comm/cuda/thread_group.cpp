@@ -99,9 +99,9 @@ void CudaThreadGroup::run_collective(const Op& op, cudaStream_t stream, OpWait& 
   size_t begin = 0;
   do {
     const size_t count = std::min(op.parts.size() - begin, size_t(Board::kMostParts));
-    const Round round{op, std::span(op.parts).subspan(begin, count), stream};
+    const Round round{op, std::span(op.parts).subspan(begin, count), exchanges_of(op, begin, count), stream};
     signal(&Peer::ready, stream);
-    agree(op, round.parts, wait);
+    agree(op, round.parts, round.exchanges, wait);
     board_.enter(wait);
     await(&Peer::ready, stream);
     if (op.record.kind != OpKind::barrier) move(round, wait);
@@ -147,7 +147,7 @@ void CudaThreadGroup::run_recv(const Op& op, cudaStream_t stream, OpWait& wait) 
   std::memcpy(&from, chunk.data, sizeof from);
   board_.enter(wait);
   peers_[size_t(op.record.root)]->ready.hold(stream);
-  copy({op, op.parts, stream}, op.parts[0].recv, from, op.parts[0].count);
+  copy({op, op.parts, {}, stream}, op.parts[0].recv, from, op.parts[0].count);
   signal(&Peer::done, stream);
   board_.exit();
   box.read.store(read + 1);
@@ -157,7 +157,8 @@ void CudaThreadGroup::run_recv(const Op& op, cudaStream_t stream, OpWait& wait) 
 void CudaThreadGroup::move(const Round& round, OpWait& wait) {
   const auto each_part = [&](void (CudaThreadGroup::*step)(const Round&, const Part&, int)) {
     for (size_t p = 0; p < round.parts.size(); ++p) {
-      if (round.parts[p].count > 0) (this->*step)(round, round.parts[p], int(p));
+      // Of an exchange, this rank may receive without sending.
+      if (round.parts[p].count > 0 || !round.exchanges.empty()) (this->*step)(round, round.parts[p], int(p));
     }
   };
   switch (round.op.record.kind) {
@@ -218,10 +219,14 @@ void CudaThreadGroup::broadcast(const Round& round, const Part& part, int p) {
 }
 
 void CudaThreadGroup::all_to_all(const Round& round, const Part& part, int p) {
-  const int64_t bytes = part.count * int64_t(size_of(round.op.record.dtype));
-  copy(round, part.recv + rank() * bytes, part.send + rank() * bytes, part.count);
-  for (int d = 1; d < size(); ++d) {
-    copy(round, part.recv + other(d) * bytes, sent_by(other(d), p) + rank() * bytes, part.count);
+  const int64_t width = int64_t(size_of(round.op.record.dtype));
+  const RankSlices& received = round.exchanges[size_t(p)].received;
+  for (int d = 0; d < size(); ++d) {
+    const int from = other(d);
+    if (received.size(from) == 0) continue;
+    const std::byte* const sent = from == rank() ? part.send : sent_by(from, p);
+    const int64_t begin = board_.mailbox(from, rank()).notes[p].begin;
+    copy(round, part.recv + received.begin(from) * width, sent + begin * width, received.size(from));
   }
 }
 

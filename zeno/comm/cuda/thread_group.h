@@ -37,6 +37,7 @@ class CudaThreadGroup final : public Rendezvous {
   struct Round {
     const Op& op;
     std::span<const Part> parts;
+    std::span<const ExchangeSlices> exchanges;  // all_to_all: of each part
     cudaStream_t stream;
   };
 
