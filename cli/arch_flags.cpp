@@ -10,15 +10,15 @@ void ArchFlags::add_to(CLI::App& app) {
   app.add_option("--arch", arch_, "architecture")->type_name("NAME:{" + model::supported_archs() + "}");
   app.add_option("--hidden", o.hidden, "hidden size");
   app.add_option("--layers", o.layers, "number of blocks");
-  app.add_option("--heads", o.heads, "query heads");
-  app.add_option("--kv-heads", o.kv_heads, "key/value heads; 0: as many as heads");
-  app.add_option("--head-dim", o.head_dim, "values per head; 0: hidden / heads");
+  app.add_option("--heads", o.heads, "attention heads");
+  app.add_option("--kv-heads", o.kv_heads, "key/value heads; 0: as many as attention heads");
+  app.add_option("--head-dim", o.head_dim, "size of a head; 0: hidden / heads");
   app.add_option("--intermediate", o.intermediate,
-                 "width of the feed-forward layer; 0: as usual for the architecture");
-  app.add_option("--vocab", o.vocab, "tokens, at least 256 (bytes)");
-  app.add_option("--max-positions", o.max_positions, "longest sequence");
-  CLI::Option* tied = app.add_flag("--tied", tied_, "output projection = token embedding");
-  app.add_flag("--untied", untied_, "an output projection of its own")->excludes(tied);
+                 "width of the feed-forward layer; 0: the architecture's usual width");
+  app.add_option("--vocab", o.vocab, "vocabulary size, at least 256 (bytes)");
+  app.add_option("--max-positions", o.max_positions, "longest sequence in tokens");
+  CLI::Option* tied = app.add_flag("--tied", tied_, "tie the output projection to the token embedding");
+  app.add_flag("--untied", untied_, "use a separate output projection")->excludes(tied);
 }
 
 model::InitOptions ArchFlags::options() const {

@@ -113,9 +113,9 @@ void run(const DataFlags& flags) {
 }  // namespace
 
 void add_data(CLI::App& app) {
-  CLI::App* command = app.add_subcommand(
-      "data",
-      "samples as the model will see them, what of them is trained on, and counts; takes the flags of train");
+  CLI::App* command = app.add_subcommand("data",
+                                         "show samples as the model will see them, which tokens are trained, "
+                                         "and counts; takes the flags of train");
   auto flags = std::make_shared<DataFlags>();
   flags->run.add_to(*command);
   // The flags of a run may all be given, so that its command needs one word changed; those without an effect
@@ -124,16 +124,20 @@ void add_data(CLI::App& app) {
     const std::string name = option->get_name();
     if (name != "--help" && std::ranges::find(kShown, name) == kShown.end()) option->group("");
   }
-  command->add_option("--show", flags->show, "samples to show; default: 3, on a page 100, with --json all")
+  command
+      ->add_option("--show", flags->show,
+                   "samples to show; defaults to 3, with --html to 100, with --json to all")
       ->check(not_negative());
   command
-      ->add_option("--max-chars", flags->max_chars,
-                   "characters of a sample in the terminal, long texts are shortened; 0: all")
+      ->add_option("--max-chars", flags->max_chars, "characters to show of a sample in the terminal; 0: all")
       ->check(not_negative())
       ->capture_default_str();
-  command->add_option("--html", flags->html, "writes counts and samples as a page");
-  command->add_flag("--json", flags->json, "machine-readable: pieces of every sample, and counts");
-  command->add_option("--color", flags->color, "auto: in a terminal; else trained text is in brackets")
+  command->add_option("--html", flags->html, "write counts and samples as an HTML page");
+  command->add_flag("--json", flags->json,
+                    "print machine-readable output: the pieces of every sample, and counts");
+  command
+      ->add_option("--color", flags->color,
+                   "auto: colours in a terminal; otherwise trained text is in brackets")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->capture_default_str();
   command->callback([flags] { run(*flags); });

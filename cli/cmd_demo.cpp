@@ -84,7 +84,7 @@ size_t ask(const std::string& folder, const std::vector<DemoQuestion>& questions
     if (i % stride == 0 && i / stride < kShown)
       log_info("  Q: {}\n  A: {}", questions[i].question, printable(texts[i]));
   }
-  log_info("{} of {} right", right, questions.size());
+  log_info("{} of {} correct", right, questions.size());
   return right;
 }
 
@@ -114,7 +114,10 @@ config::ParsedConfig config_of(const DemoFlags& flags, int stage) {
 
 // What each stage would take: the plan that the run is held to, to the byte.
 void show_memory(const DemoFlags& flags) {
-  log_info("\n== memory per rank, {} ranks ==", kRanks);
+  log_info(
+      "\n"
+      "== memory per rank, {} ranks ==",
+      kRanks);
   for (int stage = 0; stage < zero::kStages; ++stage) {
     config::ParsedConfig parsed = config_of(flags, stage);
     const model::ModelConfig model = model::load_config(parsed.config.run.model);
@@ -122,7 +125,7 @@ void show_memory(const DemoFlags& flags) {
     config::resolve_model(parsed, model.hidden, model.layers);
     const zero::MemoryPlan plan = zero::plan_memory(model::build_layers(model, kSequence),
                                                     config::engine_options(parsed.config, kSequence), kRanks);
-    log_info("stage {}: {} of weights, gradients and optimizer state, {} in all", stage,
+    log_info("stage {}: {} of weights, gradients and optimizer states, {} in total", stage,
              format_bytes(plan.model_state_bytes), format_bytes(plan.ledger->booked(Tier::device)));
   }
 }
@@ -130,16 +133,21 @@ void show_memory(const DemoFlags& flags) {
 void run(const DemoFlags& flags) {
   const std::string& folder = flags.folder;
   make_folders(folder);
-  log_info("== a small Llama with random weights, and a dataset of questions ==");
+  log_info("== make a small Llama with random weights and a dataset of questions ==");
   make_model(folder + "/model");
   const DemoQuestions questions = demo_questions();
   replace_file(folder + "/train.jsonl", to_jsonl(questions.train));
   replace_file(folder + "/held_out.jsonl", to_jsonl(questions.held_out));
-  log_info("{} questions to train on, {} held back", questions.train.size(), questions.held_out.size());
+  log_info("{} questions to train on, {} held out", questions.train.size(), questions.held_out.size());
   show_memory(flags);
-  log_info("\n== before: questions that training will not see ==");
+  log_info(
+      "\n"
+      "== before training: held-out questions ==");
   ask(folder + "/model", questions.held_out);
-  log_info("\n== fine-tune: ZeRO stage 3 on {} ranks ==", kRanks);
+  log_info(
+      "\n"
+      "== fine-tune: ZeRO stage 3 on {} ranks ==",
+      kRanks);
   train::train(config_of(flags, 3));
   log_info("\n== after ==");
   const size_t right = ask(folder + "/tuned", questions.held_out);
@@ -147,9 +155,10 @@ void run(const DemoFlags& flags) {
   model::export_folder(
       {.source = folder + "/tuned", .adapter = {}, .out = exported, .dtype = DType::bf16, .overwrite = true});
   log_info(
-      "\n{} of {} held-back questions are answered word for word.\n"
-      "The tuned model in bf16, as a Hugging Face folder: {}\nThe report, for a browser: "
-      "{}/tuned/report.html\n"
+      "\n"
+      "{} of {} held-out questions are answered word for word.\n"
+      "The tuned model in bf16, as a Hugging Face folder: {}\n"
+      "The report, for a browser: {}/tuned/report.html\n"
       "Ask it something: zeno generate --model {} --chat --greedy --prompt \"What is the capital of "
       "France?\"",
       right, questions.held_out.size(), exported, folder, exported);
@@ -158,9 +167,9 @@ void run(const DemoFlags& flags) {
 }  // namespace
 
 void add_demo(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("demo", "the whole path on a small model, no input needed");
+  CLI::App* command = app.add_subcommand("demo", "run the whole path on a small model; needs no input");
   auto flags = std::make_shared<DemoFlags>();
-  command->add_option("--out", flags->folder, "folder for everything it makes")->type_name("DIR");
+  command->add_option("--out", flags->folder, "folder for all files of the demo")->type_name("DIR");
   command->add_option("--steps", flags->steps, "optimizer steps");
   command->callback([flags] { run(*flags); });
 }

@@ -53,11 +53,11 @@ void show_gpus() {
   }
   if (count > 0) return;
   const bool driver = std::filesystem::exists("/proc/driver/nvidia/version");
-  row("gpu", ZENO_CUDA ? "none that can be used" : "none: this build has no CUDA");
+  row("gpu", ZENO_CUDA ? "none is usable" : "none: this build has no CUDA");
   if (driver && !ZENO_CUDA)
-    advice("there is an NVIDIA driver: install the CUDA 13 toolkit, cuDNN 9 and NCCL, and build again");
+    advice("an NVIDIA driver is installed: install the CUDA 13 toolkit, cuDNN 9 and NCCL, and build again");
   if (driver && ZENO_CUDA)
-    advice("there is an NVIDIA driver: is the device visible here (container: --gpus all)?");
+    advice("an NVIDIA driver is installed: check that the device is visible here (container: --gpus all)");
 }
 
 void show_launch() {
@@ -65,11 +65,11 @@ void show_launch() {
   if (launch.launcher.empty()) {
     row("launcher", "none: --ranks N runs ranks as threads of one process");
   } else {
-    row("launcher", fmt::format("{}: this is rank {} of {}, {} of {} here", launch.launcher, launch.rank,
-                                launch.size, launch.local_rank, launch.local_size));
+    row("launcher", fmt::format("{}: this is rank {} of {}, local rank {} of {}", launch.launcher,
+                                launch.rank, launch.size, launch.local_rank, launch.local_size));
   }
   row("mpi", comm::mpi_available()
-                 ? "yes: mpirun -n N zeno train … runs ranks as processes, on several hosts too"
+                 ? "yes: mpirun -n N zeno train … runs ranks as processes, also on several hosts"
                  : "no: this build has no MPI");
   if (!comm::mpi_available()) advice("apt install libopenmpi-dev openmpi-bin, and build again");
 }
@@ -95,7 +95,7 @@ void show_limits() {
   };
   row("limits", fmt::format("{} open files, {} of locked memory", text(files.rlim_cur, false),
                             text(locked.rlim_cur, true)));
-  if (files.rlim_cur < kFiles) advice("ulimit -n 4096: a model of many files and many ranks needs more");
+  if (files.rlim_cur < kFiles) advice("ulimit -n 4096: a model with many files and many ranks needs more");
 }
 
 std::string time_of(const Path& file) {
@@ -114,7 +114,7 @@ Device::Kind usual_kind() {
 void show_profile() {
   const Path file = plan::machine_file(cache_folder(), usual_kind());
   if (plan::measured_machine(cache_folder(), usual_kind())) {
-    row("profile", fmt::format("measured {}: {}; take it again with zeno doctor --measure", time_of(file),
+    row("profile", fmt::format("measured {}: {}; measure again with zeno doctor --measure", time_of(file),
                                file.string()));
   } else {
     row("profile", "none: zeno doctor --measure takes 20 s and tells zeno plan how fast this machine is");
@@ -126,9 +126,9 @@ void show(const Path& folder) {
   show_gpus();
   show_launch();
   show_folder("disk", folder, uint64_t(10) << 30,
-              "a checkpoint takes 12 bytes for every trained parameter; name another folder to look at");
+              "a checkpoint takes 12 bytes per trained parameter; name another folder to check");
   show_folder("shared", "/dev/shm", uint64_t(1) << 30,
-              "ranks as processes meet here: give a container more with --shm-size");
+              "processes of one host communicate here: give a container more with --shm-size");
   show_limits();
   show_profile();
 }
@@ -165,28 +165,30 @@ void measure(const DoctorFlags& flags) {
   fmt::print("stored in {}\n", file.string());
   if (load > 0.5 * available_cores())
     log_warning(
-        "[doctor] {:.1f} other programs ran on {} cores: got what they left; measure again without them",
+        "[doctor] {:.1f} other programs ran on {} cores and slowed the measurement; measure again without "
+        "them",
         load, available_cores());
 }
 
 }  // namespace
 
 void add_doctor(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("doctor", "what this machine offers, and what is missing");
+  CLI::App* command = app.add_subcommand("doctor", "show what this machine offers and what is missing");
   auto flags = std::make_shared<DoctorFlags>();
-  command->add_option("folder", flags->folder, "where results would go");
-  CLI::Option* rates = command->add_flag("--measure", flags->measure,
-                                         "measure and store the rates that zeno plan needs; about 20 s");
+  command->add_option("folder", flags->folder, "folder for results, to check its disk");
+  CLI::Option* rates = command->add_flag(
+      "--measure", flags->measure, "measure and store the rates that zeno plan needs; takes about 20 s");
   command
       ->add_option("--out", flags->out,
-                   "file to store them in; when not given: ~/.cache/zeno/machine-DEVICE.json")
+                   "file to store them in; defaults to ~/.cache/zeno/machine-DEVICE.json")
       ->type_name("FILE")
       ->needs(rates);
-  command->add_option("--device", flags->device, "device to measure; when not given: cuda where there is one")
+  command->add_option("--device", flags->device, "device to measure; defaults to cuda if there is a GPU")
       ->type_name("NAME")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->needs(rates);
-  command->add_option("--between-rate", flags->between, "GB/s between nodes for each rank, to be stored too")
+  command
+      ->add_option("--between-rate", flags->between, "GB/s between nodes per rank, stored with the profile")
       ->default_str("")
       ->needs(rates);
   command->callback([flags] { flags->measure ? measure(*flags) : show(flags->folder); });

@@ -48,7 +48,8 @@ void run(const RunFlags& flags, bool json) {
 }  // namespace
 
 void add_eval(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("eval", "loss, perplexity and token accuracy of a model on data");
+  CLI::App* command =
+      app.add_subcommand("eval", "compute loss, perplexity and token accuracy of a model on data");
   auto flags = std::make_shared<RunFlags>();
   auto json = std::make_shared<bool>(false);
   flags->add_to(*command);
@@ -57,7 +58,7 @@ void add_eval(CLI::App& app) {
     const std::string name = option->get_name();
     if (!name.starts_with("--help") && std::ranges::find(kShown, name) == kShown.end()) option->group("");
   }
-  command->get_option("--data")->description("files to evaluate on");
+  command->get_option("--data")->description("evaluation files");
   command->add_flag("--json", *json, "machine-readable");
   command->callback([flags, json] { run(*flags, *json); });
 }

@@ -54,11 +54,10 @@ bool is_checkpoint_folder(const ExportFlags& flags) {
 void set_checkpoint(const ExportFlags& flags, model::FolderExport& options) {
   options.checkpoint = flags.source;
   const bool own = file_exists(options.checkpoint / checkpoint::kManifestName);
-  require(
-      own || !flags.base.empty(), ErrorKind::usage,
-      "[export] {}: is a checkpoint of DeepSpeed, which has no config.json; name the folder of the model it "
-      "started from with --base",
-      flags.source);
+  require(own || !flags.base.empty(), ErrorKind::usage,
+          "[export] {}: is a DeepSpeed checkpoint, which has no config.json; name the folder of the model it "
+          "started from with --base",
+          flags.source);
   options.source = flags.base.empty() ? Path(train::base_model_of(flags.source)) : Path(flags.base);
   require(file_exists(options.source / "config.json"), ErrorKind::usage,
           "[export] {}: the run started from {}, where there is no config.json; name the folder with --base",
@@ -83,7 +82,7 @@ void run(const ExportFlags& flags) {
       flags.source);
   const bool is_checkpoint = is_checkpoint_folder(flags);
   require(flags.merge || is_checkpoint || flags.base.empty(), ErrorKind::usage,
-          "[export] --base: is for --merge and for checkpoints only");
+          "[export] --base: is only for --merge and for checkpoints");
   const bool own = file_exists(Path(flags.source) / checkpoint::kManifestName);
   if (own && train::holds_adapter(flags.source)) {
     train::export_adapter({flags.source, flags.base, flags.out, flags.overwrite});
@@ -96,7 +95,7 @@ void run(const ExportFlags& flags) {
     options.adapter = flags.source;
     options.source = flags.base.empty() ? model::load_adapter_config(flags.source).base_model : flags.base;
     require(file_exists(options.source / "config.json"), ErrorKind::usage,
-            "[export] --base: got {}, expected the folder of the model that the adapter belongs to",
+            "[export] --base: got {}, expected the folder of the model that the adapter was trained on",
             options.source.empty() ? "nothing" : options.source.string());
   }
   model::export_folder(options);
@@ -106,24 +105,23 @@ void run(const ExportFlags& flags) {
 }  // namespace
 
 void add_export(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("export", "write a model folder that transformers opens");
+  CLI::App* command = app.add_subcommand("export", "write a model folder that transformers can load");
   auto flags = std::make_shared<ExportFlags>();
   command
       ->add_option("source", flags->source,
                    "a model folder or a checkpoint (also DeepSpeed's); with --merge, an adapter folder")
       ->required();
-  command->add_option("out", flags->out, "the new folder")->required();
-  command->add_option("--dtype", flags->dtype, "dtype of the weights; when not given: as they are")
+  command->add_option("out", flags->out, "folder to create")->required();
+  command->add_option("--dtype", flags->dtype, "dtype of the weights; defaults to that of the source")
       ->type_name("NAME:{fp32,bf16,fp16}");
   command
-      ->add_option("--max-shard-size", flags->max_shard_size, "cut weights into files of at most this size")
+      ->add_option("--max-shard-size", flags->max_shard_size, "split weights into files of at most this size")
       ->type_name("SIZE");
   command->add_flag("--merge", flags->merge, "merge the adapter into its model");
   command
-      ->add_option("--base", flags->base,
-                   "model of an adapter or checkpoint; when not given: the one that it names")
+      ->add_option("--base", flags->base, "model of an adapter or checkpoint; defaults to the one it names")
       ->type_name("DIR");
-  command->add_flag("--overwrite", flags->overwrite, "replace a model that is already there");
+  command->add_flag("--overwrite", flags->overwrite, "replace an existing model");
   command->callback([flags] { run(*flags); });
 }
 

@@ -71,7 +71,7 @@ Device device_of(const std::string& name) {
   require(name == "auto" || name == "cpu" || name == "cuda", ErrorKind::usage,
           "[generate] --device: got {}, expected auto, cpu or cuda", name);
   require(name != "cuda" || gpu, ErrorKind::usage,
-          "[generate] --device cuda: got no GPU, expected one that this build can use; use --device cpu");
+          "[generate] --device cuda: got no usable GPU, expected one; use --device cpu");
   return gpu && name != "cpu" ? Device{Device::Kind::cuda, 0} : Device{};
 }
 
@@ -235,8 +235,8 @@ void run(const GenerateFlags& flags) {
   require(
       templated || (flags.chat_template.empty() && flags.template_extra.empty() && flags.chat_date.empty()),
       ErrorKind::usage,
-      "[generate] --chat-template, --template-extra, --chat-date: got plain prompts, to which no template "
-      "is applied; add --chat");
+      "[generate] --chat-template, --template-extra, --chat-date: got plain prompts, to which no template is "
+      "applied; add --chat");
   Session session(flags);
   prompts.empty() ? session.run_chat() : session.run_prompts(prompts);
 }
@@ -244,55 +244,56 @@ void run(const GenerateFlags& flags) {
 }  // namespace
 
 void add_generate(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("generate", "continue texts, or chat, with the model of a folder");
+  CLI::App* command = app.add_subcommand("generate", "continue texts or chat with a model");
   auto flags = std::make_shared<GenerateFlags>();
   command->add_option("--model", flags->model, "model folder")->type_name("DIR")->required();
   command->add_option("--adapter", flags->adapter, "LoRA adapter folder")->type_name("DIR");
-  command->add_option("--prompt", flags->prompts, "text to continue; may be given several times");
+  command->add_option("--prompt", flags->prompts, "text to continue; may be repeated");
   command
-      ->add_option("--prompt-file", flags->prompt_file,
-                   "a prompt per line, or JSONL with \"prompt\" or \"messages\"; answers come as JSONL")
+      ->add_option(
+          "--prompt-file", flags->prompt_file,
+          "file with one prompt per line, or JSONL with \"prompt\" or \"messages\"; answers are JSONL")
       ->type_name("FILE");
-  command->add_flag("--chat", flags->chat, "use the chat template; without a prompt: talk to the model");
+  command->add_flag("--chat", flags->chat, "use the chat template; without a prompt, start a conversation");
   command->add_option("--system", flags->system, "with --chat: the system message")->needs("--chat");
   command
       ->add_option("--chat-template", flags->chat_template,
-                   "a preset or a .jinja file; when not given: the folder's own")
+                   "a preset or a .jinja file; defaults to the template of the model folder")
       ->type_name("NAME|FILE");
   command
       ->add_option("--template-extra", flags->template_extra,
-                   "object of further variables for the template: '{\"enable_thinking\": false}'")
+                   "extra variables for the template: '{\"enable_thinking\": false}'")
       ->type_name("JSON");
   command
       ->add_option("--chat-date", flags->chat_date,
-                   "YYYY-MM-DD for templates that ask for the date; when not given: today")
+                   "YYYY-MM-DD for templates that ask for the date; defaults to today")
       ->type_name("DATE");
-  command->add_option("--max-new-tokens", flags->max_new_tokens, "longest answer, in tokens")
+  command->add_option("--max-new-tokens", flags->max_new_tokens, "maximum length of an answer, in tokens")
       ->check(positive());
-  command->add_option("--stop", flags->stops, "text that ends an answer; may be given several times");
-  command->option_defaults()->group("Sampling (when not given: as the folder says, else greedy)");
-  command->add_flag("--greedy", flags->greedy, "always the most likely token, the same as --temperature 0");
+  command->add_option("--stop", flags->stops, "text that ends an answer; may be repeated");
+  command->option_defaults()->group("Sampling (defaults to the settings of the model folder, else greedy)");
+  command->add_flag("--greedy", flags->greedy, "always take the most likely token; same as --temperature 0");
   command->add_option("--temperature", flags->temperature,
-                      "above 0: sample; 0: always the most likely token");
+                      "above 0: sample; 0: always take the most likely token");
   command->add_option("--top-k", flags->top_k, "sample from the k most likely tokens");
   command->add_option("--top-p", flags->top_p,
-                      "sample from the most likely tokens whose probabilities add up to this");
+                      "sample from the most likely tokens whose probabilities add up to P");
   command->add_option("--min-p", flags->min_p,
-                      "sample from tokens with at least this share of the most likely one's probability");
+                      "sample from tokens with at least this fraction of the highest probability");
   command->add_option("--repetition-penalty", flags->repetition_penalty,
-                      "above 1: avoid tokens that have appeared already");
-  command->add_option("--seed", flags->seed, "seed of the sampling")->check(not_negative());
+                      "above 1: penalise tokens that have already appeared");
+  command->add_option("--seed", flags->seed, "seed for sampling")->check(not_negative());
   command->option_defaults()->group("Running");
-  command->add_option("--device", flags->device, "where to compute")->type_name("NAME:{auto,cpu,cuda}");
-  command->add_option("--dtype", flags->dtype, "dtype of the weights; when not given: as in the folder")
+  command->add_option("--device", flags->device, "device to run on")->type_name("NAME:{auto,cpu,cuda}");
+  command->add_option("--dtype", flags->dtype, "dtype of the weights; defaults to that of the folder")
       ->type_name("NAME:{fp32,bf16,fp16}");
   command
       ->add_option("--context", flags->context,
-                   "tokens of the longest prompt with its answer; 0: as many as needed")
+                   "context length in tokens, prompt and answer together; 0: as needed")
       ->check(not_negative());
-  command->add_option("--batch", flags->batch, "prompts of a file to run side by side")->check(positive());
-  command->add_option("--threads", flags->threads, "threads on the CPU; 0: one per core")
-      ->check(not_negative());
+  command->add_option("--batch", flags->batch, "prompts of a file to run at the same time")
+      ->check(positive());
+  command->add_option("--threads", flags->threads, "CPU threads; 0: one per core")->check(not_negative());
   command->callback([flags] { run(*flags); });
 }
 

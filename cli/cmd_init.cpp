@@ -37,13 +37,13 @@ void run(const InitFlags& flags) {
 }  // namespace
 
 void add_init(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("init", "write a new model folder with random weights");
+  CLI::App* command = app.add_subcommand("init", "make a new model folder with random weights");
   auto flags = std::make_shared<InitFlags>();
   flags->arch.add_to(*command);
   command->add_option("--dtype", flags->dtype, "dtype of the weights")->type_name("NAME:{fp32,bf16,fp16}");
-  command->add_option("--seed", flags->seed, "seed of the weights")->check(not_negative());
-  command->add_flag("--overwrite", flags->overwrite, "replace a model that is already there");
-  command->add_option("--out", flags->out, "the new folder")->type_name("DIR")->required();
+  command->add_option("--seed", flags->seed, "seed for the weights")->check(not_negative());
+  command->add_flag("--overwrite", flags->overwrite, "replace an existing model");
+  command->add_option("--out", flags->out, "folder to create")->type_name("DIR")->required();
   command->callback([flags] { run(*flags); });
 }
 

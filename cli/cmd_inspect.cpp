@@ -42,9 +42,9 @@ std::string older_whole(const Path& folder) {
   for (const Path& other : checkpoint::list_checkpoints(folder.parent_path())) {
     const bool older =
         checkpoint::step_of(other.filename().string()) < checkpoint::step_of(folder.filename().string());
-    if (older && checkpoint::find_damage(other).empty()) return fmt::format("{} is whole", other.string());
+    if (older && checkpoint::find_damage(other).empty()) return fmt::format("{} is complete", other.string());
   }
-  return "there is no older whole checkpoint beside it";
+  return "there is no older complete checkpoint beside it";
 }
 
 // A checkpoint: what it holds, then every byte of it.
@@ -60,7 +60,7 @@ void show_checkpoint(const Path& given) {
   for (const std::string& line : damage) fmt::print("{}\n", line);
   require(damage.empty(), ErrorKind::data, "[inspect] {}: damaged ({}); {}", path.string(),
           damage.size() == 1 ? "1 place" : fmt::format("{} places", damage.size()), older_whole(path));
-  fmt::print("every checksum is right\n");
+  fmt::print("all checksums are correct\n");
 }
 
 // A checkpoint of DeepSpeed's: what it holds, every value of it, then the checksums of its files.
@@ -83,11 +83,11 @@ void show_deepspeed(const Path& path) {
     }
     fmt::print("{:<60} {}{}\n", tensor.name, checkpoint::format_shape(tensor.shape), states);
   }
-  for (const auto& [name, holder] : found.shared()) fmt::print("{:<60} the same as {}\n", name, holder);
+  for (const auto& [name, holder] : found.shared()) fmt::print("{:<60} same as {}\n", name, holder);
   found.verify();
   fmt::print(
       "DeepSpeed {} checkpoint of step {}{}: {}stage {}, written by {} ranks, {} parameters, {} with "
-      "moments; every checksum is right\n",
+      "moments; all checksums are correct\n",
       run.version, run.steps, run.skipped > 0 ? fmt::format(" ({} skipped)", run.skipped) : "",
       run.universal ? "universal, from " : "", run.stage, run.world, elements[0], elements[1]);
   if (!run.without_moments.empty()) fmt::print("no moments: {}\n", run.without_moments);
@@ -129,7 +129,7 @@ void show_model(const std::string& path) {
   fmt::print("{}: {} blocks, hidden {}, {} heads ({} key/value), vocabulary {}, {} parameters, {} in {}\n",
              model::name_of(config.arch), config.layers, config.hidden, config.heads, config.kv_heads,
              config.vocab, total, name_of(config.dtype), format_bytes(size_t(total) * size_of(config.dtype)));
-  if (!weights) fmt::print("there are no weights in this folder: this is what config.json describes\n");
+  if (!weights) fmt::print("this folder has no weights; this is what config.json describes\n");
 }
 
 // Reads what extents of a file cover, each byte once: tensors may share their storages.
@@ -168,12 +168,11 @@ void show_safetensors(const Path& path) {
 }
 
 void run(const std::string& path) {
-  require(path_exists(path), ErrorKind::data, "[inspect] {}: there is no such file or folder; check the path",
-          path);
+  require(path_exists(path), ErrorKind::data, "[inspect] {}: no such file or folder; check the path", path);
   if (file_exists(path))
     return path.ends_with(".safetensors") ? show_safetensors(path) : show_torch_file(path);
   require(folder_exists(path), ErrorKind::usage,
-          "[inspect] {}: expected a model, a checkpoint, a safetensors file or a file of torch.save", path);
+          "[inspect] {}: expected a model, a checkpoint, a safetensors file or a torch.save file", path);
   const std::string name = std::filesystem::canonical(path).filename().string();
   if (file_exists(Path(path) / checkpoint::kManifestName) || checkpoint::step_of(name))
     return show_checkpoint(path);
@@ -191,7 +190,7 @@ void run(const std::string& path) {
 
 void add_inspect(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
-      "inspect", "what a model, a checkpoint, a safetensors or a torch file holds; reads and checks it");
+      "inspect", "check and describe a model, a checkpoint, a safetensors file or a torch file");
   auto path = std::make_shared<std::string>();
   command->add_option("path", *path, "folder or file")->type_name("PATH")->required();
   command->callback([path] { run(*path); });

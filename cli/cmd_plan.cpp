@@ -61,43 +61,46 @@ void run(const PlanFlags& flags) {
 
 void add_plan(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
-      "plan", "the memory and the time of a run before it starts; without --stage: a table of settings");
+      "plan", "show the memory and time of a run before it starts; without --stage, a table of settings");
   auto flags = std::make_shared<PlanFlags>();
-  command->add_option("--params", flags->params, "instead of a model: a number of parameters, 7.5e9 or 7.5B")
+  command->add_option("--params", flags->params, "number of parameters instead of a model, 7.5e9 or 7.5B")
       ->type_name("COUNT");
-  command->add_option("--goal", flags->goal, "advice: what to choose, and why")
+  command->add_option("--goal", flags->goal, "what to optimise for; says which setting to use, and why")
       ->type_name("NAME:{fastest,largest-batch,smallest}");
   command
-      ->add_option("--write-config", flags->write_config, "with --goal: write the choice as a DeepSpeed JSON")
+      ->add_option("--write-config", flags->write_config,
+                   "with --goal: write the setting as a DeepSpeed JSON")
       ->type_name("FILE")
       ->needs("--goal");
   command
       ->add_option("--machine", flags->place.machine,
-                   "for the time: h100-8, h100-8x64, …, or a file of zeno doctor --measure; when not given: "
-                   "this one")
+                   "machine to time the run on: h100-8, h100-8x64, …, or a file of zeno doctor --measure; "
+                   "defaults to this machine")
       ->type_name("NAME|FILE");
   command
       ->add_option("--between-rate", flags->place.between_rate,
-                   "GB/s between nodes for each rank; when not given: as the machine has it")
+                   "GB/s between nodes per rank; defaults to the machine's rate")
       ->default_str("")
       ->check(positive());
   command
       ->add_option("--ranks-per-host", flags->place.node_ranks,
-                   "ranks that share the memory of a host; when not given: all, on GPUs at most 8")
+                   "ranks that share the memory of a host; defaults to all, on GPUs at most 8")
       ->default_str("")
       ->check(positive());
-  command->add_option("--sweep", flags->sweep, "time and goodput for these numbers of ranks: 64,1024 or all")
+  command
+      ->add_option("--sweep", flags->sweep,
+                   "show time and goodput for these numbers of ranks: 64,1024 or all")
       ->type_name("LIST");
   command->add_option("--failure-hours", flags->failure_hours, "device-hours between failures, for --sweep")
       ->check(positive());
   command->add_option("--restart-s", flags->restart_s, "seconds from a failure until training resumes")
       ->check(not_negative());
-  command->add_flag("--all", flags->all, "every row of the table, also where --stage fixes one");
-  command->add_option("--compare", flags->compare, "show DeepSpeed's own estimate beside this one")
+  command->add_flag("--all", flags->all, "show every row of the table, even if --stage fixes one");
+  command->add_option("--compare", flags->compare, "also show DeepSpeed's own estimate")
       ->type_name("deepspeed");
-  command->add_option("--html", flags->html, "write the plan as a page")->type_name("FILE");
+  command->add_option("--html", flags->html, "write the plan as an HTML page")->type_name("FILE");
   command->add_flag("--json", flags->json, "machine-readable");
-  command->option_defaults()->group("Instead of --model: a shape")->always_capture_default(false);
+  command->option_defaults()->group("Model shape, instead of --model")->always_capture_default(false);
   flags->arch.add_to(*command);
   command->option_defaults()->always_capture_default();
   flags->run.add_to(*command);

@@ -51,7 +51,7 @@ void print_effective(config::ParsedConfig parsed) {
     config::resolve_model(parsed, model.hidden, model.layers);
     if (config.run.seq_len == 0) {
       parsed.config.run.seq_len = config::sequence_length(config.run, model.max_positions);
-      parsed.derive("zeno.seq_len", "what the model takes, at most 1024");
+      parsed.derive("zeno.seq_len", "the model's limit, at most 1024");
     }
   }
   fmt::print("{}", config::print_config(parsed));
@@ -61,23 +61,23 @@ void print_effective(config::ParsedConfig parsed) {
 void check_former_checkpoints(const config::RunConfig& run) {
   const std::vector<Path> found = checkpoints_anywhere(run);
   require(found.empty() || train::goes_on_from(run, found.front()), ErrorKind::usage,
-          "[train] --max-restarts: {} is there from an earlier run, and a restart would go on from it; give "
-          "--resume auto to go on from it now, or choose another --out",
+          "[train] --max-restarts: {} is from an earlier run, and a restart would resume from it; give "
+          "--resume auto to resume from it now, or choose another --out",
           found.empty() ? "" : found.front().string());
 }
 
 void check_supervised(const config::RunConfig& run) {
   const comm::LaunchInfo launch = comm::launch_info();
   require(launch.size <= 1, ErrorKind::usage,
-          "[train] --{} inside of {}: this is one process of {} and cannot start the others again; leave the "
-          "launcher to zeno: zeno train --launcher \"mpirun -n {}\" --max-restarts {} ...",
+          "[train] --{} inside {}: this is one process of {} and cannot restart the others; let zeno start "
+          "the launcher: zeno train --launcher \"mpirun -n {}\" --max-restarts {} ...",
           run.max_restarts > 0 ? "max-restarts" : "launcher", launch.launcher, launch.size, launch.size,
           run.max_restarts);
   if (run.max_restarts == 0) return;
   require(!run.out.empty(), ErrorKind::usage, "[train] no output folder: give --out DIR");
   require(run.save_every > 0 || run.peer_snapshot > 0, ErrorKind::usage,
-          "[train] --max-restarts {} without --save-every: every restart would begin anew; give --save-every "
-          "N (steps between checkpoints), or --peer-snapshot",
+          "[train] --max-restarts {} without --save-every: every restart would start from the beginning; "
+          "give --save-every N (steps between checkpoints), or --peer-snapshot",
           run.max_restarts);
   check_former_checkpoints(run);
 }
@@ -136,25 +136,25 @@ constexpr const char* kExamples =
     "Examples\n"
     "  Fine-tune a model on chats, instructions or texts (JSONL):\n"
     "    zeno train --model DIR --data chats.jsonl --out tuned\n"
-    "  Train an adapter on a model in 4 bits, for a large model and little memory:\n"
+    "  Train a LoRA adapter on a 4-bit base, for a large model in little memory:\n"
     "    zeno train --model DIR --data chats.jsonl --out tuned --lora-rank 16 --quantize-base nf4\n"
-    "  Hold a part back, evaluate on it and keep the best model:\n"
+    "  Hold out some samples, evaluate on them and keep the best model:\n"
     "    zeno train --model DIR --data chats.jsonl --out tuned --eval-split 0.05 --keep-best\n"
-    "  Use eight ranks and a DeepSpeed config, on several hosts with mpirun before zeno:\n"
+    "  Use eight ranks and a DeepSpeed config (for several hosts, put mpirun before zeno):\n"
     "    zeno train --model DIR --data chats.jsonl --out tuned --config ds.json --ranks 8\n"
-    "  Save every 200 steps, and resume after whatever ended the run:\n"
+    "  Save every 200 steps, and resume if the run was stopped:\n"
     "    zeno train --model DIR --data chats.jsonl --out tuned --save-every 200 --resume auto";
 
 }  // namespace
 
 void add_train(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("train", "train or fine-tune the model of a folder");
+  CLI::App* command = app.add_subcommand("train", "train or fine-tune a model");
   auto flags = std::make_shared<RunFlags>();
   auto print_only = std::make_shared<bool>(false);
   flags->add_to(*command);
   command
       ->add_flag("--print-config", *print_only,
-                 "show the effective values and where each came from, then stop")
+                 "print the effective values and where each came from, then exit")
       ->group(std::string(config::kOutputFlags));
   command->footer(kExamples);
   command->callback([flags, print_only] {

@@ -127,7 +127,11 @@ std::string HelpFormat::make_help(const CLI::App* app, std::string name, CLI::Ap
     hidden = hidden || (hide && !flags.empty());
     if (!hide) text += flags;
   }
-  if (hidden) text += fmt::format("\nMore flags, for experts: {} --help-all\n", name);
+  if (hidden)
+    text += fmt::format(
+        "\n"
+        "More flags, for experts: {} --help-all\n",
+        name);
   const std::string footer = app->get_footer();
   return footer.empty() ? text : text + "\n" + footer + "\n";
 }

@@ -88,8 +88,8 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.formatter(std::make_shared<zeno::cli::HelpFormat>());
   app.option_defaults()->always_capture_default();
-  app.set_help_flag("-h,--help", "show this and stop");
-  app.set_version_flag("--version", "zeno " ZENO_VERSION, "show the version and stop");
+  app.set_help_flag("-h,--help", "show this help and exit");
+  app.set_version_flag("--version", "zeno " ZENO_VERSION, "show the version and exit");
   zeno::cli::add_train(app);
   zeno::cli::add_eval(app);
   zeno::cli::add_plan(app);
@@ -102,7 +102,7 @@ int main(int argc, char** argv) {
   zeno::cli::add_doctor(app);
   app.footer(
       "Start here: zeno demo, or zeno train --model DIR --data FILE --out DIR\n"
-      "The flags of a command: zeno COMMAND --help");
+      "For the flags of a command: zeno COMMAND --help");
   app.parse_complete_callback([&] { watch_disks(app, watch); });
   try {
     require_utf8(argc, argv);

@@ -82,11 +82,13 @@ void show_advice(const plan::PlanQuestion& q, const PlanFlags& flags) {
   if (flags.json) return print_json(advice, command);
   if (advice.chosen) {
     const plan::PlanRow& row = advice.chosen->row;
-    fmt::print("{} on {}, {} rank{}: {}\n  {:.0f} tokens/s; device {}, host {}, disk {} of a rank\n",
-               plan::name_of(question.goal), question.machine.name, q.world, q.world == 1 ? "" : "s",
-               plan::flags_of(*advice.chosen), advice.chosen->time.tokens_per_s,
-               format_bytes(row.bytes.total(Tier::device)), format_bytes(row.bytes.total(Tier::host)),
-               format_bytes(row.bytes.total(Tier::disk)));
+    fmt::print(
+        "{} on {}, {} rank{}: {}\n"
+        "  {:.0f} tokens/s; device {}, host {}, disk {} per rank\n",
+        plan::name_of(question.goal), question.machine.name, q.world, q.world == 1 ? "" : "s",
+        plan::flags_of(*advice.chosen), advice.chosen->time.tokens_per_s,
+        format_bytes(row.bytes.total(Tier::device)), format_bytes(row.bytes.total(Tier::host)),
+        format_bytes(row.bytes.total(Tier::disk)));
   } else {
     fmt::print("nothing fits on {}, {} rank{}\n", question.machine.name, q.world, q.world == 1 ? "" : "s");
   }

@@ -34,7 +34,7 @@ plan::PlanSubject subject_of(const config::ParsedConfig& parsed, const ArchFlags
   if (!run.model.empty()) return plan::subject_of_folder(run.model);
   if (!params.empty()) {
     require(parsed.config.lora.rank == 0 && parsed.config.lora.adapter.empty(), ErrorKind::usage,
-            "[plan] adapters: got only --params, expected the shape they go on; use --model or --arch");
+            "[plan] adapters: got only --params, expected the shape of their model; use --model or --arch");
     return plan::subject_of_size(checked_params(params), run.seq_len);
   }
   const std::string missing = arch.first_missing();

@@ -25,8 +25,8 @@ std::vector<int> worlds_of(const std::string& text, int node_ranks) {
     int world = 0;
     const auto [rest, error] = std::from_chars(text.data() + begin, text.data() + end, world);
     require(error == std::errc() && rest == text.data() + end && world >= 1 && world <= 4 * kMost,
-            ErrorKind::usage, "[plan] --sweep: got '{}', expected all, or numbers of ranks as 64,1024,16384",
-            text);
+            ErrorKind::usage,
+            "[plan] --sweep: got '{}', expected all, or numbers of ranks such as 64,1024,16384", text);
     worlds.push_back(world);
     begin = end + 1;
   }
@@ -36,6 +36,7 @@ std::vector<int> worlds_of(const std::string& text, int node_ranks) {
 nlohmann::ordered_json as_json(const plan::SweepPoint& p) {
   nlohmann::ordered_json json;
   json["ranks"] = p.world;
+  json["groups"] = plan::flags_of(p.row.setting.groups);
   json["fits"] = p.row.fits();
   json["device_bytes"] = p.row.bytes.total(Tier::device);
   json["step_seconds"] = p.time.step_s;
@@ -50,11 +51,13 @@ nlohmann::ordered_json as_json(const plan::SweepPoint& p) {
 }
 
 void print_row(const plan::SweepPoint& p) {
-  fmt::print("{:>6} {:>11}{:<4} {:>8.3f} {:>10.0f} {:>8.0f} {:>8.1f} {:>9.1f} {:>9.1f} {:>8.3f} {:>13.4g}\n",
-             p.world, format_bytes(p.row.bytes.total(Tier::device)), p.row.fits() ? "" : " (!)",
-             p.time.step_s, p.time.tokens_per_s / p.world, p.time.flops_per_s() / 1e12,
-             100 * p.time.exposed_s() / p.time.step_s, p.failures.between / 3600, p.interval, p.good,
-             p.good * p.time.tokens_per_s);
+  const std::string groups = plan::flags_of(p.row.setting.groups);
+  fmt::print(
+      "{:>6} {:>11}{:<4} {:>8.3f} {:>10.0f} {:>8.0f} {:>8.1f} {:>9.1f} {:>9.1f} {:>8.3f} {:>13.4g}{}\n",
+      p.world, format_bytes(p.row.bytes.total(Tier::device)), p.row.fits() ? "" : " (!)", p.time.step_s,
+      p.time.tokens_per_s / p.world, p.time.flops_per_s() / 1e12, 100 * p.time.exposed_s() / p.time.step_s,
+      p.failures.between / 3600, p.interval, p.good, p.good * p.time.tokens_per_s,
+      groups.empty() ? "" : fmt::format("  {}", groups));
 }
 
 }  // namespace
@@ -64,8 +67,8 @@ void show_sweep(const plan::PlanQuestion& q, const PlanFlags& flags) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   if (!flags.json)
     fmt::print(
-        "{} on {}, a failure per {:.0f} device-hours, {:.0f} s to restart beside loading\n"
-        "{:>6} {:>15} {:>8} {:>10} {:>8} {:>8} {:>9} {:>9} {:>8} {:>13}\n",
+        "{} on {}, one failure per {:.0f} device-hours, {:.0f} s to restart besides loading\n"
+        "{:>6} {:>15} {:>8} {:>10} {:>8} {:>8} {:>9} {:>9} {:>8} {:>13}  groups\n",
         plan::flags_of(sweep.setting), q.machine->name, flags.failure_hours, flags.restart_s, "ranks",
         "device", "step s", "tok/s/rank", "TFLOP/s", "exposed%", "MTBF h", "save s", "goodput", "good tok/s");
   for (const int world : worlds_of(flags.sweep, q.machine->node_ranks)) {

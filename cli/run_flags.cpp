@@ -43,11 +43,12 @@ std::string type_name(const config::ConfigKey& key) {
 
 void RunFlags::add_to(CLI::App& app) {
   name_ = app.get_name();
-  app.set_help_all_flag("--help-all", "show this with the flags for experts, and stop")->group("Options");
+  app.set_help_all_flag("--help-all", "show all flags, including those for experts, and exit")
+      ->group("Options");
   for (const config::FlagGroup& group : config::flag_groups()) {
     app.option_defaults()->group(std::string(group.title));
     if (group.title == config::kTrainingFlags)
-      app.add_option("--config", config, "DeepSpeed JSON (or base64 of one); flags win over it")
+      app.add_option("--config", config, "DeepSpeed JSON (or its base64); flags override it")
           ->type_name("FILE");
     for (const config::ConfigKey* key : group.keys) add_flag(app, *key);
   }

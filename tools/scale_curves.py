@@ -48,11 +48,11 @@ def main():
         file.write(PREFETCH)
     series = {name: sweep(zeno, params, flags) for name, (params, flags) in MODELS.items()}
     for name, points in series.items():
-        print(f"\n{name}\n| GPUs | GiB | step s | tok/s per GPU | TFLOP/s per GPU | exposed | hours between failures | save every | goodput |\n|---|---|---|---|---|---|---|---|---|")
+        print(f"\n{name}\n| GPUs | GiB | step s | tok/s per GPU | TFLOP/s per GPU | exposed | hours between failures | save every | goodput | groups |\n|---|---|---|---|---|---|---|---|---|---|")
         for p in points:
             if p["ranks"] in (8, 64, 512, 1024, 4096, 16384):
                 print(f"| {p['ranks']} | {p['device_bytes'] / 2**30:.0f} | {p['step_seconds']:.2f} | {p['tokens_per_s'] / p['ranks']:.0f} | {p['tflops_per_rank']:.0f} | "
-                      f"{100 * p['exposed']:.0f} % | {p['hours_between_failures']:.1f} | {p['checkpoint_interval_s']:.0f} s | {100 * p['goodput']:.1f} % |")
+                      f"{100 * p['exposed']:.0f} % | {p['hours_between_failures']:.1f} | {p['checkpoint_interval_s']:.0f} s | {100 * p['goodput']:.1f} % | {p['groups']} |")
     plain = lambda v: f"{v:.0f}"
     body = panel(0, "TFLOP/s of a GPU", series, lambda p: p["tflops_per_rank"], 0, 800, plain)
     body += panel(1, "goodput, %", series, lambda p: 100 * p["goodput"], 92, 100, plain)

@@ -26,7 +26,7 @@ TEST(DiskOperation, AnOldOneIsFoundAndNamed) {
   ASSERT_TRUE(stall.has_value());
   EXPECT_EQ(stall->rank, 3);
   EXPECT_EQ(stall->operation, "writing /mnt/a/file");
-  EXPECT_EQ(stall->text().find("[disk] writing /mnt/a/file: no answer for 0."), 0u) << stall->text();
+  EXPECT_EQ(stall->text().find("[disk] writing /mnt/a/file: no response for 0."), 0u) << stall->text();
   EXPECT_EQ(find_disk_stall(0ms, 5)->operation, "syncing /mnt/b/file");
   EXPECT_FALSE(find_disk_stall(0ms, 4).has_value());
   EXPECT_FALSE(find_disk_stall(1h).has_value());

@@ -18,7 +18,7 @@ TEST(TextList, GivesBackAnyBytes) {
 
 TEST(TextList, NothingElseIsTaken) {
   for (const char* bad : {"a", "3", "3:ab", ":", "1:a2", "99999999999999999999:a"})
-    test::expect_error(ErrorKind::internal, {"no list of texts"}, [&] { unpack_texts(bad); });
+    test::expect_error(ErrorKind::internal, {"not a list of texts"}, [&] { unpack_texts(bad); });
 }
 
 }  // namespace

@@ -314,7 +314,8 @@ TEST(Checkpoint, AFolderWithoutManifestDoesNotExist) {
   write_part(path, manifest, 0, extents_of(manifest, 0));
   EXPECT_TRUE(list_checkpoints(dir.path()).empty());
   EXPECT_FALSE(open_latest(dir.path()));
-  expect_error(ErrorKind::data, {"manifest.json", "no finished checkpoint"}, [&] { Checkpoint::open(path); });
+  expect_error(ErrorKind::data, {"manifest.json", "the checkpoint is not complete"},
+               [&] { Checkpoint::open(path); });
 }
 
 TEST(Checkpoint, TheLatestIsTheNewestWholeOne) {

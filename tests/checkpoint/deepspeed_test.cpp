@@ -215,7 +215,7 @@ TEST_F(DamagedDeepSpeed, WhatIsNotSupportedIsNamed) {
       {"layer_00-model_00_model_states.pt", "pipeline parallelism"},
       {"layer_0_expert_1_mp_rank_00_model_states.pt", "experts"},
       {"expp_rank_0_mp_rank_00_optim_states.pt", "experts"},
-      {"other_model_states.pt", "not a name that DeepSpeed gives"}};
+      {"other_model_states.pt", "not a file name that DeepSpeed uses"}};
   for (const auto& [name, word] : names) {
     const Path folder = copy("stage2_fp32");
     std::ofstream(folder / name) << "x";

@@ -100,7 +100,7 @@ TEST(Safetensors, RefusesBadLengths) {
   refused(file_with("[1]", ""), {"array", "expected an object"});
   refused(file_with(std::string(100'000, '['), ""), {"array", "expected an object"});
   refused(file_with("{\"w\":{\"a\":" + std::string(100'000, '['), ""), {"w", "nested deeper than 64 levels"});
-  refused(file_with("{} x", ""), {"not valid JSON", "byte 3", "nothing behind"});
+  refused(file_with("{} x", ""), {"not valid JSON", "byte 3", "nothing after"});
   refused(file_with(std::string("{\0}", 3), ""), {"not valid JSON", "byte 1"});
   refused(file_with("{\"\xff\":1}", ""), {"not valid JSON", "UTF-8"});
 }

@@ -79,7 +79,7 @@ TEST(Pickle, EveryWayToCallSomethingIsRefused) {
       {"\x82\x01.", "instruction 0x82"},                                // EXT1
       {"Pid\n.", "instruction 0x50"},                                   // PERSID
       {"]b.", "a value is missing"},
-      {text("x") + ")R.", "no known name"}};
+      {text("x") + ")R.", "not a known name"}};
   for (const auto& [attack, word] : attacks)
     expect_error(ErrorKind::data, {"attack", word}, [&bytes = attack] { parse_pickle(bytes, "attack"); });
 }
@@ -87,7 +87,7 @@ TEST(Pickle, EveryWayToCallSomethingIsRefused) {
 TEST(Pickle, TensorsOfImpossibleShapeAreRefused) {
   expect_error(ErrorKind::data, {"no proper shape"},
                [] { parse_pickle(tensor("J\xff\xff\xff\xff", "K\x04", "K\x01") + ".", "attack"); });
-  expect_error(ErrorKind::data, {"no size"},
+  expect_error(ErrorKind::data, {"not a size"},
                [] { parse_pickle(tensor("K\x01", "J\xff\xff\xff\xff", "K\x01") + ".", "attack"); });
   expect_error(ErrorKind::data, {"no proper shape"},
                [] { parse_pickle(tensor("K\x01", "K\x02K\x02", "K\x01") + ".", "attack"); });

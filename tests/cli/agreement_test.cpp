@@ -224,7 +224,7 @@ TEST_F(Agreement, ACacheOfOtherTokens) {
                   "$OMPI_COMM_WORLD_RANK --out " + path("out") + flags + "'");
   EXPECT_EQ(run.exit_code, 3) << run.output;
   EXPECT_NE(run.output.find("rank 1 on "), std::string::npos) << run.output;
-  EXPECT_NE(run.output.find("gets different tokens from --data than rank 0"), std::string::npos)
+  EXPECT_NE(run.output.find("reads different tokens from --data than rank 0"), std::string::npos)
       << run.output;
   EXPECT_NE(run.output.find("delete --cache on "), std::string::npos) << run.output;
 }

@@ -104,6 +104,20 @@ TEST_F(Cli, EveryStageAndLauncherGivesTheSameBits) {
   EXPECT_EQ(std::count(hashes.begin(), hashes.end(), hashes[0]), 5);
 }
 
+TEST_F(Cli, GroupsOfShardsGiveTheBitsOfTheFlatRun) {
+  const auto outcome = [&](const std::string& name, const std::string& flags) {
+    const CommandResult run = train("--ranks 4 --stage 3 --out " + path(name) + " " + flags);
+    EXPECT_EQ(run.exit_code, 0) << run.output;
+    return hash(name);
+  };
+  const std::string flat = outcome("flat", "");
+  EXPECT_EQ(outcome("mics", "--shard-group 2"), flat);
+  EXPECT_EQ(outcome("hpz", "--param-group 2"), flat);
+  const CommandResult wrong = train("--ranks 4 --stage 3 --shard-group 3 --out " + path("wrong"));
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_NE(wrong.output.find("4 ranks in groups of 3"), std::string::npos) << wrong.output;
+}
+
 TEST_F(Cli, ReproducibleRunsDoNotDependOnTheNumberOfRanks) {
   const auto config = dir_.write(
       "ds.json",
@@ -291,7 +305,7 @@ TEST_F(Cli, InspectTakesAFolderThatHasOnlyAConfig) {
   const CommandResult shown = zeno("inspect " + path("bare"));
   EXPECT_EQ(shown.exit_code, 0) << shown.output;
   for (const char* part :
-       {"blocks.1.mlp.down.weight", "llama: 2 blocks, hidden 32", "no weights in this folder"})
+       {"blocks.1.mlp.down.weight", "llama: 2 blocks, hidden 32", "this folder has no weights"})
     EXPECT_NE(shown.output.find(part), std::string::npos) << shown.output;
   dir_.write("bare/pytorch_model.bin", "x");
   expect_failure(zeno("inspect " + path("bare")), 3, {"pytorch_model.bin is not supported"});

@@ -124,7 +124,7 @@ class CrashKills : public Crash {
     ++counts.kills;
     counts.saves += !found.empty() && !whole(found.back());
     counts.loads += moment == Moment::load && !found.empty() &&
-                    text_of(path("log")).find("going on after step") == std::string::npos;
+                    text_of(path("log")).find("resuming after step") == std::string::npos;
   }
 
   std::mt19937 random_{11};

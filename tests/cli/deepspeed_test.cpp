@@ -63,7 +63,7 @@ class DeepSpeedCli : public testing::Test {
     fs::remove_all(path("out"));
     const CommandResult result = run_command(train(run, "out", more));
     EXPECT_EQ(result.exit_code, 0) << result.output;
-    EXPECT_NE(result.output.find("going on after step 3 from DeepSpeed's"), std::string::npos)
+    EXPECT_NE(result.output.find("resuming after step 3 from DeepSpeed's"), std::string::npos)
         << result.output;
     return outcome("out");
   }
@@ -141,13 +141,13 @@ TEST_F(DeepSpeedCli, WhatTheRunSavesIsAnOrdinaryCheckpoint) {
   again.replace(again.find("--resume " + kGolden + "/stage2_fp32"), 9 + kGolden.size() + 12, "--resume auto");
   const CommandResult result = run_command(again);
   EXPECT_EQ(result.exit_code, 0) << result.output;
-  EXPECT_NE(result.output.find("going on after step 5"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("resuming after step 5"), std::string::npos) << result.output;
   EXPECT_EQ(outcome("out").hash, whole.hash);
 }
 
 TEST_F(DeepSpeedCli, WhatCannotGoOnIsNamed) {
   const std::pair<std::string, const char*> cases[] = {
-      {train("stage0_weights", "out", "--micro-batch 2"), "no moments of Adam"},
+      {train("stage0_weights", "out", "--micro-batch 2"), "no Adam moments"},
       {train("stage2_tied", "out", ""), "has no tensor model.layers.0"},  // was frozen there
       {train("stage2_fp32", "out", "--lora-rank 2"), "trains an adapter"}};
   for (const auto& [command, word] : cases) {

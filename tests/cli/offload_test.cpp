@@ -44,7 +44,7 @@ class OffloadCli : public CliRuns {
     EXPECT_EQ(result.output.find('\n', first), result.output.size() - 1) << result.output;
     for (const std::string& part : parts)
       EXPECT_NE(result.output.find(part, first), std::string::npos) << part << ": " << result.output;
-    EXPECT_EQ(result.output.find("going on after step"), std::string::npos) << result.output;
+    EXPECT_EQ(result.output.find("resuming after step"), std::string::npos) << result.output;
     EXPECT_TRUE(outcome("refused").empty());
   }
 

@@ -146,7 +146,7 @@ TEST_F(PeerSnapshot, TheNewestIsTakenAndOthersAreRemoved) {
     fs::permissions(folder, fs::perms::owner_all);
     const CommandResult anew = expect_ok(train("part", in_memory(setting + more)));
     EXPECT_TRUE(has(anew.output, "removing what an earlier run left")) << anew.output;
-    EXPECT_FALSE(has(anew.output, "going on after")) << anew.output;
+    EXPECT_FALSE(has(anew.output, "resuming after")) << anew.output;
     EXPECT_EQ(outcome("part"), outcome("whole"));
   }
 
@@ -155,7 +155,7 @@ TEST_F(PeerSnapshot, TheNewestIsTakenAndOthersAreRemoved) {
   fs::permissions(folder, fs::perms::all);
   const CommandResult refused = run_command(train("part", in_memory(setting)));
   EXPECT_EQ(refused.exit_code, 5) << refused.output;
-  EXPECT_TRUE(has(refused.output, "nobody else may enter")) << refused.output;
+  EXPECT_TRUE(has(refused.output, "no other user can enter")) << refused.output;
 }
 
 TEST_F(PeerSnapshot, DamageIsNoticedAndAnOlderOneTaken) {
@@ -175,7 +175,7 @@ TEST_F(PeerSnapshot, DamageIsNoticedAndAnOlderOneTaken) {
   const size_t whole = snapshots().size();
   CommandResult result = expect_ok(train("part", in_memory(setting + " --save-every 10 --resume auto")));
   EXPECT_TRUE(has(result.output, "is damaged: got checksum")) << result.output;
-  EXPECT_TRUE(has(result.output, "going on after step")) << result.output;
+  EXPECT_TRUE(has(result.output, "resuming after step")) << result.output;
   EXPECT_EQ(outcome("part"), outcome("whole"));
   EXPECT_GE(whole, 1u);
 
@@ -192,7 +192,7 @@ TEST_F(PeerSnapshot, AnotherNumberOfRanksReadsThemOnOneHost) {
   expect_ok(train("whole", setting + " --ranks 1"));
   kill_after(30, "part", train("part", in_memory(setting + " --ranks 2 --stage 3")));
   const CommandResult result = expect_ok(train("part", in_memory(setting + " --ranks 1 --resume auto")));
-  EXPECT_TRUE(has(result.output, "going on after step")) << result.output;
+  EXPECT_TRUE(has(result.output, "resuming after step")) << result.output;
   EXPECT_EQ(outcome("part"), outcome("whole"));
 }
 
@@ -207,7 +207,7 @@ TEST_F(PeerSnapshot, AnInterruptedRunStaysThereWhenNothingElseHasIt) {
   EXPECT_TRUE(WIFEXITED(status));
   ASSERT_FALSE(snapshots().empty());
   const CommandResult result = expect_ok(train("part", in_memory(setting + " --resume auto")));
-  EXPECT_TRUE(has(result.output, "going on after step")) << result.output;
+  EXPECT_TRUE(has(result.output, "resuming after step")) << result.output;
   EXPECT_EQ(outcome("part"), outcome("whole"));
   expect_clean("part");
 }
@@ -246,7 +246,7 @@ TEST_F(PeerSnapshot, ALostHostIsBroughtBackFromItsPartner) {
       fs::remove_all(memory_ / ("host-" + std::to_string(lost)));
       const CommandResult result = expect_ok(on_two_hosts("part", setting + " --resume auto"));
       EXPECT_TRUE(has(result.output, "came from another host")) << result.output;
-      EXPECT_TRUE(has(result.output, "going on after step")) << result.output;
+      EXPECT_TRUE(has(result.output, "resuming after step")) << result.output;
       EXPECT_EQ(outcome("part"), outcome("whole")) << "stage " << stage << ", lost host " << lost;
     }
   }

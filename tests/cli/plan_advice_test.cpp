@@ -156,7 +156,7 @@ TEST_F(Auto, IsTheDefault) {
                            "sequences per step", "chosen: --stage 0"})
     EXPECT_NE(run.output.find(part), std::string::npos) << part << run.output;
   const CommandResult shown = expect_ok(command + " --print-config");
-  for (const char* part : {"default for full training", "the planner, when the run starts"})
+  for (const char* part : {"default for full training", "chosen by the planner when the run starts"})
     EXPECT_NE(shown.output.find(part), std::string::npos) << part << shown.output;
   EXPECT_EQ(expect_ok(command + " --no-auto").output.find("chosen: "), std::string::npos);
   expect_ok(kZeno + " train --model " + path("model") + " --data generated --out " + path("lora") +

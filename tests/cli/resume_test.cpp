@@ -61,7 +61,8 @@ TEST_F(Resume, OnAnotherNumberOfRanksTheBatchStaysAndReproducibleRunsKeepTheirBi
   }
   const CommandResult three = run_command(train("part", "--reproducible --steps 12 --resume auto --ranks 3"));
   EXPECT_EQ(three.exit_code, 2);
-  EXPECT_NE(three.output.find("4 sequences per step, which 3 ranks cannot share"), std::string::npos)
+  EXPECT_NE(three.output.find("4 sequences per step, which cannot be split evenly over 3 ranks"),
+            std::string::npos)
       << three.output;
 }
 
@@ -118,7 +119,7 @@ TEST_F(Resume, OnlyWithoutCheckpointsARunStartsAnew) {
     dir_.write(std::string("part/checkpoints/") + step + "/manifest.json", "{}");
   const CommandResult damaged = run_command(again);
   EXPECT_EQ(damaged.exit_code, 3) << damaged.output;
-  EXPECT_NE(damaged.output.find("no whole checkpoint is left"), std::string::npos) << damaged.output;
+  EXPECT_NE(damaged.output.find("no complete checkpoint is left"), std::string::npos) << damaged.output;
   EXPECT_TRUE(fs::exists(path("part/checkpoints/step-00000010/rank-0007-of-0016.safetensors")));
 }
 
@@ -134,14 +135,14 @@ TEST_F(Resume, DamageIsNamedAndAnOlderCheckpointTaken) {
   const CommandResult shown = run_command(kZeno + " inspect " + path("part/checkpoints/step-00000010"));
   EXPECT_EQ(shown.exit_code, 3);
   EXPECT_NE(shown.output.find("rank-0001-of-0002.safetensors"), std::string::npos) << shown.output;
-  EXPECT_NE(shown.output.find("step-00000005 is whole"), std::string::npos) << shown.output;
+  EXPECT_NE(shown.output.find("step-00000005 is complete"), std::string::npos) << shown.output;
   const CommandResult named =
       run_command(train("other", setting + " --steps 12 --resume " + path("part/checkpoints/step-00000010")));
   EXPECT_EQ(named.exit_code, 3) << named.output;
   expect_ok(train("whole", setting + " --steps 12"));
   const CommandResult result = run_command(train("part", setting + " --steps 12 --resume auto"));
   EXPECT_EQ(result.exit_code, 0) << result.output;
-  EXPECT_NE(result.output.find("going on after step 5"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("resuming after step 5"), std::string::npos) << result.output;
   EXPECT_EQ(outcome("part"), outcome("whole"));
 }
 
@@ -159,7 +160,7 @@ TEST_F(Resume, InspectNamesFileExtentAndTensors) {
         Damage{rank, 9, {rank, "18 extents, of blocks.0.mlp.down.weight"}},
         Damage{rank, 0, {rank, "missing", "18 extents, of blocks.0.mlp.down.weight"}},
         Damage{"manifest.json", 100, {"manifest.json", "damaged"}},
-        Damage{"manifest.json", 0, {"no finished checkpoint"}}}) {
+        Damage{"manifest.json", 0, {"the checkpoint is not complete"}}}) {
     copy("part", "hurt");
     const fs::path hurt = path("hurt/checkpoints/step-00000010") + "/" + file;
     if (at == 0) {
@@ -174,7 +175,7 @@ TEST_F(Resume, InspectNamesFileExtentAndTensors) {
     }
     const CommandResult shown = run_command(kZeno + " inspect " + path("hurt/checkpoints/step-00000010/"));
     EXPECT_EQ(shown.exit_code, 3) << shown.output;
-    EXPECT_NE(shown.output.find("step-00000005 is whole"), std::string::npos) << shown.output;
+    EXPECT_NE(shown.output.find("step-00000005 is complete"), std::string::npos) << shown.output;
     for (const std::string& word : words)
       EXPECT_NE(shown.output.find(word), std::string::npos) << word << " is missing in " << shown.output;
   }

@@ -181,7 +181,7 @@ TEST_F(Supervise, WhatCannotBeSupervisedIsRefused) {
   ASSERT_EQ(run_command(train("old", "--steps 4 --save-every 2")).exit_code, 0);
   const CommandResult mixed = run_command(train("old", "--steps 4 --save-every 2 --max-restarts 1"));
   EXPECT_EQ(mixed.exit_code, 2);
-  EXPECT_TRUE(has(mixed.output, "is there from an earlier run")) << mixed.output;
+  EXPECT_TRUE(has(mixed.output, "is from an earlier run")) << mixed.output;
   EXPECT_EQ(run_command(train("old", "--steps 6 --save-every 2 --max-restarts 1 --resume auto")).exit_code,
             0);
 }
@@ -283,7 +283,7 @@ TEST_F(Supervise, AStalledRankIsInTheFlightRecorderFile) {
   EXPECT_TRUE(has(top, "nothing moved for 2000 ms: ")) << file;
   // In a collective of a unit, or in the exchange that begins a step.
   EXPECT_TRUE(has(top, "ranks 0 and 2 were in ") && has(top, " (operation ")) << file;
-  EXPECT_TRUE(has(top, "rank 1 had not come")) << file;
+  EXPECT_TRUE(has(top, "rank 1 had not arrived")) << file;
   EXPECT_TRUE(has(file, "\nRank 0 (") && has(file, "\nRank 2 (") && has(file, "\nRank 1")) << file;
 }
 

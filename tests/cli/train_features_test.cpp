@@ -214,7 +214,7 @@ TEST_F(TrainFeatures, BadStepsEndTheRunAndLeaveAGoodModelAlone) {
   const CommandResult result =
       run_command(train("--steps 50 --lr 1e37 --clip 0 --max-bad-steps 3 --ranks 2 --out " + path("out")));
   EXPECT_EQ(result.exit_code, 3) << result.output;
-  for (const char* part : {"3 bad steps in a row", "train.jsonl:", "rank 1", "nothing was saved"}) {
+  for (const char* part : {"3 bad steps in a row", "train.jsonl:", "rank 1", "was not overwritten"}) {
     EXPECT_NE(result.output.find(part), std::string::npos) << part << " is missing in: " << result.output;
   }
   const json after = eval("out");

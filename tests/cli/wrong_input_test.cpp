@@ -87,7 +87,7 @@ TEST_F(WrongInput, Files) {
   EXPECT_EQ(run_command(command("pairs.jsonl", "--columns completion=chosen")).exit_code, 0);
   expect(command("pairs.jsonl", "--columns answer=chosen"), 2, {"--columns", "'answer'", "completion"});
   dir_.write("long.jsonl", R"({"prompt": ")" + std::string(200, 'x') + R"(", "completion": "a"})");
-  expect(command("long.jsonl"), 3, {"every sample was cut away by --seq-len 64", "--too-long"});
+  expect(command("long.jsonl"), 3, {"--seq-len 64 cut away every sample", "--too-long"});
   expect(command("good.jsonl", "--eval-split 0.999"), 3, {"0.999", "20 of 20", "--eval-split"});
 }
 

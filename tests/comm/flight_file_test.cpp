@@ -47,14 +47,13 @@ TEST(FlightFile, SaysWhoWaitedWhereAndWhoHadNotCome) {
       merge_flight_parts({{0, part_of(0, 4, 3)}, {2, part_of(2, 4, 3)}, {3, part_of(3, 3, 3)}}, 4);
   const size_t top = text.find("Times below");
   EXPECT_TRUE(has(text.substr(0, top), "rank 1 failed: its process (9) has ended")) << text;
-  EXPECT_TRUE(has(
-      text.substr(0, top),
-      "ranks 0 and 2 were in all_reduce of unit head (operation 4 on 'reduce'); ranks 1 and 3 had not come"))
+  EXPECT_TRUE(has(text.substr(0, top),
+                  "ranks 0 and 2 were in all_reduce of unit head (operation 4 on 'reduce'); ranks 1 and 3 "
+                  "had not arrived"))
       << text;
-  EXPECT_TRUE(
-      has(text,
-          "Rank 1: no word from it\n  took part in operation 3 on 'reduce', which others completed\n  "
-          "rank 0 saw: last completed on 'reduce': operation 3"))
+  EXPECT_TRUE(has(text,
+                  "Rank 1: no record\n  took part in operation 3 on 'reduce', which others completed\n  "
+                  "rank 0 saw: last completed on 'reduce': operation 3"))
       << text;
   EXPECT_TRUE(has(text, "Rank 3 (process 5 on node)\n  12:00  it hurts\n  in no operation\na table")) << text;
 }
@@ -91,7 +90,7 @@ TEST(FlightFile, AThrowingThreadRankLeavesOneFileOfAllRanks) {
   EXPECT_TRUE(has(outcome.file, "rank 2 failed: row 7 of train.jsonl is broken")) << outcome.file;
   EXPECT_TRUE(has(outcome.file,
                   "ranks 0 and 1 were in reduce_scatter of unit blocks.2 (operation 3 on 'reduce'); "
-                  "rank 2 had not come"))
+                  "rank 2 had not arrived"))
       << outcome.file;
   for (const char* rank : {"\nRank 0 (", "\nRank 1 (", "\nRank 2 ("}) EXPECT_TRUE(has(outcome.file, rank));
   EXPECT_FALSE(has(outcome.file, "job 1-1")) << "of an earlier job";
@@ -129,12 +128,13 @@ TEST(FlightFile, AThreadRankThatIsStuckIsNamedAndLeftBehind) {
     }
     world.exchange("b", "sizes");
   });
-  EXPECT_EQ(outcome.error,
-            "[comm] nothing moved for 300 ms: no word from rank 1; this rank was in exchange of sizes "
-            "(operation 2 on "
-            "'world')");
+  EXPECT_EQ(
+      outcome.error,
+      "[comm] nothing moved for 300 ms: nothing received from rank 1; this rank was in exchange of sizes "
+      "(operation 2 on "
+      "'world')");
   EXPECT_TRUE(
-      has(outcome.file, "rank 0 was in exchange of sizes (operation 2 on 'world'); rank 1 had not come"))
+      has(outcome.file, "rank 0 was in exchange of sizes (operation 2 on 'world'); rank 1 had not arrived"))
       << outcome.file;
   EXPECT_TRUE(has(outcome.file, "\nRank 1 (") && has(outcome.file, "it has not come back")) << outcome.file;
   release->set_value();

@@ -240,14 +240,14 @@ TEST(StuckRank, InADiskIsAnErrorWithItsFile) {
                            let_go.wait();
                          });
   EXPECT_EQ(ending.kind, ErrorKind::io);
-  EXPECT_TRUE(has(ending.text, "[disk] writing /mnt/dead/file: no answer for 0.")) << ending.text;
+  EXPECT_TRUE(has(ending.text, "[disk] writing /mnt/dead/file: no response for 0.")) << ending.text;
 }
 
 TEST(StuckRank, IsNoSuccessWhoeverNoticed) {
   const Ending ending = end_of_stuck_world({.deadline = std::chrono::milliseconds(100)},
                                            [](std::latch& let_go) { let_go.wait(); });
   EXPECT_EQ(ending.kind, ErrorKind::peer);
-  EXPECT_TRUE(has(ending.text, "nothing moved for 100 ms: no word from rank 0")) << ending.text;
+  EXPECT_TRUE(has(ending.text, "nothing moved for 100 ms: nothing received from rank 0")) << ending.text;
 }
 
 // With room for a few threads.

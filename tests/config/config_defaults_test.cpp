@@ -115,7 +115,7 @@ TEST(Defaults, WhatThePlannerSetsIsShownAsOpen) {
   EXPECT_EQ(parsed.origins.at("zero_optimization.stage").text, "flag --stage");
   for (const char* key : {"zeno.recompute", "train_batch_size", "train_micro_batch_size_per_gpu"})
     EXPECT_EQ(parsed.origins.at(key).kind, ValueOrigin::Kind::planned) << key;
-  EXPECT_NE(print_config(parsed).find("the planner, when the run starts"), std::string::npos);
+  EXPECT_NE(print_config(parsed).find("chosen by the planner when the run starts"), std::string::npos);
   ParsedConfig said = flags({{"train_micro_batch_size_per_gpu", "2", "--micro-batch"}});
   mark_open(said);
   EXPECT_EQ(said.origins.count("train_batch_size"), 0u);  // follows from it

@@ -198,7 +198,7 @@ TEST(ConfigParser, GroupsOfShards) {
   EXPECT_EQ(hpz.config.zero.param_group, 8);
   const std::string both =
       error_of(R"({"zero_optimization": {"stage": 3, "mics_shard_size": 4, "zero_hpz_partition_size": 8}})");
-  EXPECT_NE(both.find("expected one: groups for everything, or for parameters alone"), std::string::npos)
+  EXPECT_NE(both.find("expected one: groups for all states, or for the parameters only"), std::string::npos)
       << both;
 }
 

@@ -2,7 +2,7 @@
 // are threads that share the GPU.
 #include <gtest/gtest.h>
 
-#include "tests/support/train_run.h"
+#include "tests/zero/mesh_runs.h"
 #include "zeno/base/rng.h"
 #include "zeno/kernels/swiglu_product.h"
 
@@ -116,6 +116,28 @@ TEST_F(CudaEngine, SettingsGiveTheSameBits) {
             }
           }
         }
+      }
+    }
+  }
+}
+
+// Whatever is sharded over which axes of a mesh, in one level or two.
+TEST_F(CudaEngine, MeshesGiveTheSameBits) {
+  for (const auto& [world, inner] : {std::pair{4, 2}, {4, 1}, {8, 4}}) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      RunSpec base = spec(Family::llama, dtype);
+      base.world = world;
+      base.steps = 2;
+      const RunResult reference = run_threads(base);
+      for (const zero::Placements& placements : zero::all_placements()) {
+        RunSpec other = base;
+        other.inner = inner;
+        placements.apply(other.policy);
+        other.policy.reduce_bucket = other.policy.gather_bucket = 20'000;
+        other.policy.overlap = world == 4;
+        const RunResult result = run_threads(other);
+        EXPECT_EQ(result, reference) << world / inner << " x " << inner << ", " << placements.name;
+        EXPECT_EQ(result.booked, result.peak) << placements.name;
       }
     }
   }

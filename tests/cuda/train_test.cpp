@@ -85,6 +85,18 @@ TEST_F(CudaTrain, StagesOverNcclGiveTheSameBitsAndFollowOneRank) {
   }
 }
 
+TEST_F(CudaTrain, GroupsOverNcclGiveTheBitsOfTheFlatRun) {
+  const CommandResult flat = run_command(launch(4, train(4, 3, "flat", "--steps 3")));
+  ASSERT_EQ(flat.exit_code, 0) << flat.output;
+  for (const char* groups : {"--shard-group 2", "--param-group 2"}) {
+    const std::string out = std::string("out") + groups[2];
+    const CommandResult result =
+        run_command(launch(4, train(4, 3, out, fmt::format("--steps 3 {}", groups))));
+    ASSERT_EQ(result.exit_code, 0) << groups << ": " << result.output;
+    EXPECT_EQ(metrics(out).back(), metrics("flat").back()) << groups;
+  }
+}
+
 // Snapshots are copied beside the next step: what is saved is the state after the step that was asked for.
 TEST_F(CudaTrain, ARunThatGoesOnFromACheckpointEndsWithTheSameBits) {
   const CommandResult whole = run_command(train(1, 0, "whole", "--steps 12"));
@@ -95,7 +107,7 @@ TEST_F(CudaTrain, ARunThatGoesOnFromACheckpointEndsWithTheSameBits) {
   std::filesystem::remove_all(path("part/checkpoints/step-00000012"));
   const CommandResult again = run_command(train(1, 0, "part", "--steps 12 --resume auto"));
   ASSERT_EQ(again.exit_code, 0) << again.output;
-  EXPECT_NE(again.output.find("going on after step 10"), std::string::npos) << again.output;
+  EXPECT_NE(again.output.find("resuming after step 10"), std::string::npos) << again.output;
   EXPECT_EQ(metrics("part").back(), metrics("whole").back());
 }
 

@@ -167,7 +167,7 @@ TEST(Cache, DamageIsSeenAndRepaired) {
     EXPECT_THROW(TokenSource::open(spec), Error) << name;
     ::testing::internal::CaptureStderr();
     EXPECT_TRUE(prepare_dataset(spec)) << name;
-    EXPECT_NE(::testing::internal::GetCapturedStderr().find("building it again"), std::string::npos);
+    EXPECT_NE(::testing::internal::GetCapturedStderr().find("rebuilding it"), std::string::npos);
     EXPECT_EQ(test::marked_texts(TokenSource::open(spec)), expected);
   };
   for (const char* name : {"tokens.bin", "learned.bin", "index.bin", "lines.bin", "manifest.json"}) {

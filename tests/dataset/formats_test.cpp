@@ -172,12 +172,12 @@ TEST(BadLines, NameFileLineAndReason) {
   refused(good + "{\"text\": ", {"a.jsonl:3:", "not JSON", "--skip-bad-lines"});
   refused(good + "{\"text\": \"a\", \"score\": 88E666666}\n", {"a.jsonl:3:", "number", "--skip-bad-lines"});
   refused(good + R"({"txt": "a"})", {":3:", "no 'text'"});
-  refused(good + R"({"text": 7})", {":3:", "no text"});
+  refused(good + R"({"text": 7})", {":3:", "not a text"});
   refused(good + R"([1])", {":3:", "not a JSON object"});
   refused("\n\n\n7", {":4:", "not a JSON object"});
   refused(R"({"messages": [{"content": "a"}]})", {":1:", "'role'"});
   refused(R"({"messages": [{"role": "user"}]})", {":1:", "'content'"});
-  refused(R"({"messages": [{"role": "user", "content": [{"type": "image"}]}]})", {"no text"});
+  refused(R"({"messages": [{"role": "user", "content": [{"type": "image"}]}]})", {"not a text"});
   refused(R"({"messages": [{"role": "assistant", "content": "", "weight": 0.5}]})", {"weight"});
   refused(R"({"messages": []})", {"no messages"});
   refused(R"({"conversations": [{"from": "martian", "value": "a"}]})", {"martian"});
@@ -185,7 +185,7 @@ TEST(BadLines, NameFileLineAndReason) {
   refused(R"({"input_ids": [1, -1]})", {"id -1"});
   refused(R"({"input_ids": [1, 2], "labels": [1]})", {"1 entries for 2 tokens"});
   refused(R"({"input_ids": [1, 2], "labels": [1, 3]})", {"3 at token 1"});
-  refused(R"({"input_ids": [1, "2"]})", {"no integer"});
+  refused(R"({"input_ids": [1, "2"]})", {"not an integer"});
   refused(R"({"instruction": "a", "output": "b", "history": [["q"]]})", {"pairs"});
 }
 
@@ -199,7 +199,7 @@ TEST(BadLines, CanBeSkippedAndAreCounted) {
   const TokenSource source = folder.open(spec);
   const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(test::marked_texts(source), (Texts{"[a$]", "[b$]"}));
-  EXPECT_NE(log.find("2 bad lines skipped: 'text' is no text"), std::string::npos) << log;
+  EXPECT_NE(log.find("2 bad lines skipped: 'text' is not a text"), std::string::npos) << log;
   EXPECT_EQ(source.origin(0), (folder.path() / "a.jsonl:2").string());
   EXPECT_EQ(source.origin(1), (folder.path() / "a.jsonl:5").string());
 }

@@ -93,11 +93,11 @@ TEST(PackedFiles, NamesMustNotContradictTheContents) {
   const auto refused = [&](const Path& path, const std::vector<std::string>& parts) {
     test::expect_error(ErrorKind::data, parts, [&] { find(path); });
   };
-  refused(folder.write("plain.jsonl.gz", chat_lines()), {"plain.jsonl.gz", "other first bytes than a .gz"});
+  refused(folder.write("plain.jsonl.gz", chat_lines()), {"plain.jsonl.gz", "does not start like a .gz"});
   refused(folder.write("pointer.jsonl.zst", "version https://git-lfs.github.com/spec/v1\n"),
           {"git lfs pull"});
   refused(write_gzip(folder, "x.parquet.gz", "PAR1"), {"x.parquet.gz", "unpack it first"});
-  refused(folder.write("x.jsonl.xz", "\xfd\x37zXZ"), {"x.jsonl.xz", "xz files are not read", "gzip or zstd"});
+  refused(folder.write("x.jsonl.xz", "\xfd\x37zXZ"), {"x.jsonl.xz", "xz files are not supported", "gzip or zstd"});
   refused(folder.write("x.zip", "PK\x03\x04"), {"x.zip", "zip files"});
   refused(folder.write("data-00000-of-00001.arrow", "\xff\xff\xff\xff"), {"Arrow", "to_parquet"});
   EXPECT_TRUE(find(write_gzip(folder, "empty.jsonl.gz", "")).to_build.empty());

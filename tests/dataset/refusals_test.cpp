@@ -38,12 +38,12 @@ TEST(Refusals, Preferences) {
 }
 
 TEST(Refusals, Media) {
-  expect_refused("{" + kTurns + R"(, "images": ["a.png"]})", {"'images'", "not trained on"});
+  expect_refused("{" + kTurns + R"(, "images": ["a.png"]})", {"'images'", "not supported"});
   expect_refused("{" + kTurns + R"(, "audios": ["a.mp3"]})", {"'audios'"});
   expect_refused(R"({"input": "q", "output": "a", "image": "a.png"})", {"'image'"},
                  "instruction=input,output=output");
   expect_refused(R"({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]})",
-                 {"'image_url'", "no text"});
+                 {"'image_url'", "not a text"});
   expect_refused(R"({"query": "<img>x.png</img>what?", "response": "a"})", {"<img>"});
 }
 
@@ -78,7 +78,8 @@ TEST(Refusals, PointersAndOtherEncodings) {
 TEST(Refusals, DeepNestingIsAnErrorAndNoCrash) {
   const std::string deep = std::string(100000, '[') + std::string(100000, ']');
   expect_refused("{\"text\": \"a\", \"other\": " + deep + "}", {"nested deeper than 200"});
-  expect_refused(R"({"tools": ")" + std::string(1000, '[') + R"(", )" + kTurns + "}", {"'tools' is no list"});
+  expect_refused(R"({"tools": ")" + std::string(1000, '[') + R"(", )" + kTurns + "}",
+                 {"'tools' is not a list"});
   EXPECT_EQ(parse_json(std::string(200, '[') + std::string(200, ']')).size(), 1u);
 }
 

@@ -56,7 +56,7 @@ class StalledDisk : public LostRun {
     const size_t error = text.find("error: [disk] ");
     ASSERT_NE(error, std::string::npos) << text;
     const std::string line = text.substr(error, text.find('\n', error) - error);
-    EXPECT_TRUE(has(line, on_disk(folder)) && has(line, ": no answer for ")) << text;
+    EXPECT_TRUE(has(line, on_disk(folder)) && has(line, ": no response for ")) << text;
   }
 
   std::optional<StallingDisk> disk_;

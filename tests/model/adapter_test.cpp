@@ -332,7 +332,7 @@ TEST(AdapterFiles, AreCheckedAgainstTheModel) {
   expect_error(ErrorKind::data, {"has no tensor", "layers.0.mlp.down_proj.lora_A"},
                [&] { model::AdapterReader(folder, table(other)); });
   other.targets = {"q_proj"};
-  expect_error(ErrorKind::data, {"v_proj.lora_A.weight", "no adapted layer"},
+  expect_error(ErrorKind::data, {"v_proj.lora_A.weight", "does not belong to an adapted layer"},
                [&] { model::AdapterReader(folder, table(other)); });
   const TempDir dir;
   dir.write("adapter_config.json", read_file(folder / "adapter_config.json"));

@@ -59,7 +59,7 @@ TEST(Advice, TheFastestThatFits) {
   for (const char* part : {"stage 0", "stage 1", "stage 2", "stage 3", "does not fit", "← this one",
                            "twice the "
                            "micro-batch",
-                           "a model twice as deep"})
+                           "a model with twice as many blocks"})
     EXPECT_TRUE(mentions(advice.reasons, part)) << part;
 }
 
@@ -106,7 +106,7 @@ TEST(Advice, WhereNothingFitsItSaysWhatWould) {
   std::erase(c.question.choices.homes, Homes::disk);
   const Advice advice = advise(c.question);
   EXPECT_FALSE(advice.chosen);
-  EXPECT_TRUE(mentions(advice.reasons, "ranks would do"));
+  EXPECT_TRUE(mentions(advice.reasons, "ranks would be enough"));
 }
 
 TEST(Advice, GoalsByName) {

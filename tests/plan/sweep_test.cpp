@@ -32,5 +32,30 @@ TEST(Sweep, MoreRanksNeedLessFailMoreAndGainLess) {
   }
 }
 
+// On many hosts groups of them hold a copy of the parameters: rings over all would cost latency at every
+// gather.
+TEST(Sweep, ManyRanksWorkInGroups) {
+  const nn::LayerList layers = test::shape_of(test::kQwen14B, 2048);
+  zero::EngineOptions options;
+  options.policy.compute = DType::bf16;
+  options.policy.prefetch = int64_t(6e9);
+  options.policy.max_live = int64_t(2e10);
+  options.shape = {1, 2048};
+  options.device = {Device::Kind::cuda, 0};
+  options.ranks_per_host = 8;
+  SweepQuestion question{.model = {layers, {}},
+                         .options = options,
+                         .setting = {3, Homes::device, nn::Recompute::full, 4, true},
+                         .machine = named_machine("h100-8"),
+                         .failure_hours = 50'000,
+                         .restart_s = 300};
+  EXPECT_EQ(sweep_point(question, 8).row.setting.groups.ranks, 0);
+  const SweepPoint searched = sweep_point(question, 16'384);
+  EXPECT_GT(searched.row.setting.groups.ranks, 0);
+  EXPECT_TRUE(searched.row.fits());
+  question.options.inner = 16'384;  // one row of ranks, as if there were no hosts
+  EXPECT_GT(searched.time.tokens_per_s, 2 * sweep_point(question, 16'384).time.tokens_per_s);
+}
+
 }  // namespace
 }  // namespace zeno::plan

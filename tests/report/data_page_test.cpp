@@ -101,7 +101,7 @@ TEST(DataPageInABrowser, MarksTrainedText) {
     EXPECT_EQ(page.at("whole"), "<img src=x onerror=window.hacked=1>\nHi & bye\nAn answer\nof two lines" +
                                     std::string(300, 'x') + "✂ 12 tokens cut off");
     EXPECT_EQ(page.at("sections"),
-              json::parse(R"(["Left out", "Fields that are not used", "Files", "Lengths", "Samples"])"));
+              json::parse(R"(["Left out", "Unused fields", "Files", "Lengths", "Samples"])"));
     EXPECT_EQ(page.at("items"),
               json::parse(R"(["4 with nothing to train on", "'<i>id' in 1,200 of 1,300 records"])"));
     EXPECT_EQ(page.at("bars").size(), 6u);

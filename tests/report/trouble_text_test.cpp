@@ -79,8 +79,8 @@ TEST(TroubleText, LossScale) {
   TroubleSetting s = setting(1);
   s.config.precision.loss_scale.initial_scale_power = 60;
   const Trouble search{.kind = TroubleKind::loss_scale, .steps = 20, .skipped = 5, .scale = 32768};
-  EXPECT_TRUE(
-      has(describe(search, s, ""), "5 of 20 steps were skipped by overflow, the loss scale is 32768"));
+  EXPECT_TRUE(has(describe(search, s, ""),
+                  "5 of 20 steps were skipped because of overflow, the loss scale is 32768"));
   EXPECT_TRUE(has(describe(search, s, ""), "fp16.initial_scale_power 15 (now 60)"));
   const Trouble fell{.kind = TroubleKind::loss_scale, .steps = 20, .skipped = 5, .scale = 8};
   EXPECT_FALSE(has(describe(fell, s, ""), "initial_scale_power"));
@@ -145,12 +145,12 @@ TEST(TroubleText, AdviceSaysWhatBoundsTheStep) {
   EXPECT_FALSE(has(advice(computes, {}, s, {7 << 20, 8 << 20}), "--recompute"));
   EXPECT_TRUE(has(advice(after({.compute = 97}, 5), {}, s, {}), "Too short"));
   EXPECT_EQ(advice(after({.compute = 60, .communication = 12, .data = 8}, 100), {}, s, {}),
-            "Nothing alone holds up the step: computation takes 60 %, communication 12 %, copies 0 %, the "
+            "No single part holds up the step: computation takes 60 %, communication 12 %, copies 0 %, the "
             "disk 0 %, "
             "samples 8 %.");
   EXPECT_TRUE(has(advice(after({.data = 1}, 100), {}, s, {}), "20 timed steps"));
   EXPECT_EQ(advice(computes, {"this", "that"}, s, {}),
-            "To make it better: this. Also: that. Computation takes 97 % of the step.");
+            "What would help: this. Also: that. Computation takes 97 % of the step.");
 }
 
 }  // namespace

@@ -216,12 +216,12 @@ TEST_F(TroubleRuns, AnAbsurdLossScaleIsToldEverywhere) {
       runs.path("ds.json"),
       R"({"train_micro_batch_size_per_gpu": 1, "fp16": {"enabled": true, "initial_scale_power": 80}})");
   const report::RunSummary summary = runs.train("out", "--steps 30 --config " + runs.path("ds.json"));
-  EXPECT_NE(summary.advice.find("30 of 30 steps were skipped by overflow"), std::string::npos)
+  EXPECT_NE(summary.advice.find("30 of 30 steps were skipped because of overflow"), std::string::npos)
       << summary.advice;
   EXPECT_NE(summary.advice.find("--dtype bf16"), std::string::npos);
   EXPECT_NE(report::describe(summary, "model").find(summary.advice), std::string::npos);
   const std::string report = read_file(runs.path("out") + "/report.html");
-  EXPECT_NE(report.find("5 of 5 steps were skipped by overflow"), std::string::npos);
+  EXPECT_NE(report.find("5 of 5 steps were skipped because of overflow"), std::string::npos);
   EXPECT_NE(report.find("id=\"h-advice\""), std::string::npos);
   const std::string metrics = read_file(runs.path("out") + "/metrics.jsonl");
   const size_t last = metrics.rfind('\n', metrics.size() - 2) + 1;

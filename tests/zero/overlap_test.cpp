@@ -105,7 +105,7 @@ TEST(Faults, DifferentProgramsAreFoundAtTheStart) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::peer);
-    EXPECT_NE(std::string(error.what()).find("step program"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("step programs of ranks"), std::string::npos) << error.what();
   }
 }
 

@@ -41,7 +41,7 @@ DiskOperation::~DiskOperation() {
 
 std::string DiskStall::text() const {
   return fmt::format(
-      "[disk] {}: no answer for {:.1f} s; the disk or the server behind it is not responding; fix it, use "
+      "[disk] {}: no response for {:.1f} s; the disk or the server behind it does not respond; fix it, use "
       "another folder, or raise --disk-deadline of zeno train",
       operation, std::chrono::duration<double>(waited).count());
 }

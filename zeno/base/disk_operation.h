@@ -1,7 +1,7 @@
-// File operations under way, so that a disk that stops answering can be named: a call of the system on such a
-// disk does not return, and nobody can take it back.
+// File operations under way, so that a disk that stops answering can be named: a system call on such a disk
+// does not return and cannot be cancelled.
 //
-// A DiskOperation stands for one such call, from construction to destruction. Threads: any; the questions may
+// A DiskOperation represents one such call, from construction to destruction. Threads: any; the questions may
 // be asked from any other thread.
 #pragma once
 

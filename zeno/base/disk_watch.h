@@ -1,5 +1,5 @@
-// For programs that have no ranks to tell: once a disk has not responded for so long, says which file it was
-// and ends the process with the exit code of an I/O error.
+// For programs that have no ranks to tell: once a disk has not responded for this long, says which file it
+// was and ends the process with the exit code of an I/O error.
 #pragma once
 
 #include <chrono>

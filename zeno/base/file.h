@@ -57,12 +57,12 @@ inline constexpr size_t kDirectAlign = 4096;
 class File {
  public:
   static File open(const Path& path);    // to read; must be a regular file
-  static File create(const Path& path);  // to read and write; empties what is there
-  // To read and write; what is there is replaced by `contents` in one step.
+  static File create(const Path& path);  // to read and write; truncates an existing file
+  // To read and write; replaces an existing file by `contents` in one step.
   static File replace(const Path& path, std::string_view contents);
   static File open_to_write(const Path& path);  // a file that is there, as it is; to read too
-  // A file that is there, past the page cache: addresses, sizes and offsets of transfers must be multiples of
-  // kDirectAlign. Where the file system cannot do that, the ordinary way.
+  // An existing file, bypassing the page cache: addresses, sizes and offsets of transfers must be multiples
+  // of kDirectAlign. Uses the page cache if the file system does not support that.
   static File open_direct(const Path& path);           // to read
   static File open_direct_to_write(const Path& path);  // to write
   File(File&& other) noexcept;
@@ -72,7 +72,7 @@ class File {
   const Path& path() const { return path_; }
   int fd() const { return fd_; }
   uint64_t size() const;
-  // All of the bytes, or an Error: a file that ends early is one too.
+  // All of the bytes, or an Error; a file that ends early is an Error too.
   void read_at(void* data, size_t bytes, uint64_t offset) const;
   void write_at(const void* data, size_t bytes, uint64_t offset);
   void resize(uint64_t bytes);
@@ -83,13 +83,13 @@ class File {
  private:
   void write_back();
   File(Path path, int fd, bool direct = false) : path_(std::move(path)), fd_(fd), direct_(direct) {}
-  // A transfer past the page cache that the system cut there goes on the ordinary way.
+  // A direct transfer that the system cut short there continues through the page cache.
   bool ends_within_page(size_t done, size_t bytes) const {
     return direct_ && done < bytes && done % kDirectAlign != 0;
   }
   Path path_;
   int fd_ = -1;
-  bool direct_ = false;  // past the page cache, if the file system can
+  bool direct_ = false;  // bypasses the page cache, if the file system can
 };
 
 // A file as memory, read only. The file must not shrink while it is mapped.
@@ -130,15 +130,15 @@ class ReplacingFile {
 std::string read_file(const Path& path, uint64_t max_bytes = uint64_t(1) << 30);
 // Writes or replaces the file in one step.
 void replace_file(const Path& path, std::string_view contents, std::string_view suffix = ".tmp");
-// What is at a path. A disk that cannot say is an Error(io): nothing may be taken for absent because of it.
+// What is at a path. If the disk cannot say, it is an Error(io), so that nothing is taken to be absent.
 bool path_exists(const Path& path);
 bool file_exists(const Path& path);  // a regular file
 bool folder_exists(const Path& path);
 uint64_t size_of_file(const Path& path);       // 0: no file
 bool same_file(const Path& a, const Path& b);  // or folder, by whatever name; false where either is absent
 void make_folders(const Path& path);
-void remove_file(const Path& path);                      // nothing there: fine
-void remove_folder(const Path& path);                    // with all that is in it; nothing there: fine
+void remove_file(const Path& path);                      // a missing file is fine
+void remove_folder(const Path& path);                    // with its contents; a missing folder is fine
 std::vector<std::string> list_folder(const Path& path);  // names, sorted
 // Bytes that this user can still write where `path` is.
 uint64_t free_space(const Path& path);

@@ -1,6 +1,6 @@
 // Bounds on JSON that a user hands over. A parser that builds a tree takes about a hundred bytes for each
 // value, copies and prints it by recursion, and where it keeps the order of keys compares each with all
-// before it. One pass over the text tells what a tree would cost before there is one. Pure functions.
+// before it. One pass over the text computes the cost of its tree before the tree is built. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ struct JsonLimits {
   size_t keys = 1000;        // of one object
 };
 
-// "nested deeper than 64 levels": the first limit that a text exceeds; empty: none. A text that is no JSON is
+// "nested deeper than 64 levels": the first limit that a text exceeds; empty: none. Text that is not JSON is
 // followed as far as a parser would go.
 std::string json_excess(std::string_view text, const JsonLimits& limits = {});
 

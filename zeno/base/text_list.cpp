@@ -21,7 +21,7 @@ std::vector<std::string> unpack_texts(std::string_view packed) {
     const auto [colon, error] = std::from_chars(packed.data(), end, size);
     const size_t begin = size_t(colon - packed.data()) + 1;
     ensure(error == std::errc() && colon != end && *colon == ':' && size <= packed.size() - begin,
-           "[texts] got {} bytes that are no list of texts", packed.size());
+           "[texts] got {} bytes that are not a list of texts", packed.size());
     texts.emplace_back(packed.substr(begin, size));
     packed.remove_prefix(begin + size);
   }

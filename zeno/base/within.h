@@ -1,4 +1,4 @@
-// Work that may hang (a dead disk) and that nobody may wait for: diagnostics after an error above all.
+// Work that may hang (a dead disk) and must not block the caller: diagnostics after an error above all.
 #pragma once
 
 #include <chrono>

@@ -138,7 +138,7 @@ int reading_threads(int cores) { return std::clamp(4 * cores, 4, 16); }
 Manifest read_manifest(const Path& folder) {
   const Path manifest = folder / kManifestName;
   require(file_exists(manifest), ErrorKind::data,
-          "[checkpoint] {}: there is no {}, so this is no finished checkpoint", folder.string(),
+          "[checkpoint] {}: there is no {}, so the checkpoint is not complete", folder.string(),
           kManifestName);
   return parse_manifest(read_file(manifest, kMaxManifestBytes), manifest.string());
 }
@@ -195,7 +195,7 @@ void Checkpoint::add_parts(const StateStretch& stretch, size_t index, std::vecto
   auto place = std::ranges::upper_bound(list, stretch.begin, {}, &Place::begin) - 1;
   for (int64_t at = stretch.begin; at < end; ++place) {
     require(files_[place->file].has_value(), ErrorKind::data,
-            "[checkpoint] {}: {} is not here, and {} of {} needs it", folder_.string(),
+            "[checkpoint] {}: {} is missing, and {} of {} needs it", folder_.string(),
             manifest_.files[place->file].name, stretch.state, stretch.tensor);
     const int64_t count = std::min(end, place->begin + place->count) - at;
     parts.push_back({index, &*place, at, count, manifest_.states[size_t(s->second)].dtype});

@@ -1,5 +1,5 @@
-// A checkpoint to read from: any stretch of any state, whoever wrote it. Extents are checked against their
-// checksums as they are read, so wrong bytes never reach a run.
+// A checkpoint to read from: any range of any state, whichever run wrote it. Extents are checked against
+// their checksums as they are read, so wrong bytes never reach a run.
 //
 // Owns the open files. read() blocks; several threads may call it at once.
 #pragma once
@@ -20,7 +20,7 @@
 
 namespace zeno::checkpoint {
 
-// Which files of a checkpoint must be there: a host may have only those that its ranks need.
+// Which files of a checkpoint must exist: a host may have only those that its ranks need.
 enum class Files { all, present };
 
 // Elements [begin, begin + count) of one state of a tensor.
@@ -66,7 +66,7 @@ class Checkpoint {
     size_t file = 0, extent = 0;
     uint64_t offset = 0, bytes = 0;  // in the file
   };
-  // What one extent has of a stretch.
+  // The part of a range that one extent holds.
   struct Part {
     size_t stretch = 0;
     const Place* place = nullptr;
@@ -80,7 +80,7 @@ class Checkpoint {
 
   Path folder_;
   Manifest manifest_;
-  std::vector<std::optional<File>> files_;  // read past the page cache; empty: not here
+  std::vector<std::optional<File>> files_;  // read bypassing the page cache; empty: not here
   std::unique_ptr<PagePool> pool_;
   std::map<std::pair<int, int>, std::vector<Place>> places_;  // by state and tensor
   std::map<std::string, int, std::less<>> state_index_, tensor_index_;
@@ -89,11 +89,11 @@ class Checkpoint {
 // What the folder's manifest says; Error(data) when there is none or it is damaged, NewerVersion.
 Manifest read_manifest(const Path& folder);
 
-// Is there a manifest of a newer Zeno? Cheap: reads its beginning.
+// Is there a manifest of a newer Zeno? Cheap: reads only its beginning.
 bool is_newer(const Path& folder);
 
-// Reads every byte of a checkpoint; empty when all are right. Otherwise a line for each damaged extent (file,
-// extent, tensor, got, expected) and for each file that cannot be used at all, with the tensors in it.
+// Reads every byte of a checkpoint; empty if all are correct. Otherwise one line for each damaged extent
+// (file, extent, tensor, got, expected) and for each file that cannot be used at all, with the tensors in it.
 std::vector<std::string> find_damage(const Path& folder);
 
 // The name of the checkpoint of a step, and back; empty for other names.
@@ -102,21 +102,21 @@ std::optional<int64_t> step_of(std::string_view name);
 
 // Checkpoints below `folder` by step, newest first; a folder without a manifest does not count.
 std::vector<Path> list_checkpoints(const Path& folder);
-// The newest one whose manifest and headers are whole; older ones are tried in turn with a warning for each
-// that is not. Empty when there is none. One of a newer Zeno is never passed over: NewerVersion.
+// The newest one whose manifest and headers are intact; tries older ones in turn, with a warning for each
+// that is damaged. Empty if there is none. Never skips one of a newer Zeno: NewerVersion.
 std::optional<Checkpoint> open_latest(const Path& folder);
 
-// Removes a checkpoint or what is left of one. The manifest goes first: what is half removed does not exist.
-// One of a newer Zeno stays: NewerVersion.
+// Removes a checkpoint or its remains. The manifest goes first, so a half-removed checkpoint counts as
+// absent. Throws NewerVersion for one of a newer Zeno.
 void remove_checkpoint(const Path& folder);
 
 struct Retention {
-  int64_t keep_last = 2;   // so many of the newest; 0: all
-  int64_t keep_every = 0;  // and those whose step is a multiple; 0: none
-  int64_t keep_best = -1;  // and that of this step; -1: none
+  int64_t keep_last = 2;   // number of newest checkpoints to keep; 0: all
+  int64_t keep_every = 0;  // also keep those whose step is a multiple; 0: none
+  int64_t keep_best = -1;  // also keep that of this step; -1: none
 };
-// Removes what nobody asked to keep, and what was left of saves that did not finish before `newest`. Never
-// removes `newest` itself, anything while it is the only whole one, or what a newer Zeno wrote.
+// Removes checkpoints that are not to be kept, and the remains of unfinished saves before `newest`. Never
+// removes `newest` itself, the only complete checkpoint, or one that a newer Zeno wrote.
 void apply_retention(const Path& folder, const Retention& retention, int64_t newest);
 
 }  // namespace zeno::checkpoint

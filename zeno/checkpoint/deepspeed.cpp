@@ -25,12 +25,12 @@ void read_run(const DeepSpeedFile& model, const DeepSpeedFiles& files, DeepSpeed
           run.steps, run.skipped, run.samples);
   const int64_t parts = integer_of(root.find("mp_world_size"), 1);
   require(parts == 1, ErrorKind::data,
-          "[deepspeed] {}: is of a run with model parallelism (mp_world_size {}), which Zeno does not read",
+          "[deepspeed] {}: is of a run with model parallelism (mp_world_size {}), which is not supported",
           model.where(), parts);
   for (const char* experts : {"ds_autoep_layers", "autoep_layers"}) {
     const PickleNode* layers = root.find(experts);
     require(layers == nullptr || layers->list() == nullptr || layers->list()->items.empty(), ErrorKind::data,
-            "[deepspeed] {}: is of a run with experts (MoE), which Zeno does not read", model.where());
+            "[deepspeed] {}: is of a run with experts (MoE), which is not supported", model.where());
   }
   if (const PickleNode* config = root.find("ds_config"))
     run.micro_batch = integer_of(config->find("train_micro_batch_size_per_gpu"), 0);

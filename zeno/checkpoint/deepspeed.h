@@ -33,7 +33,8 @@ struct DeepSpeedSpan {
 struct DeepSpeedTensor {
   std::string name;  // Hugging Face's
   std::vector<int64_t> shape;
-  // Spans whose values in order are the tensor's; none: there is no such state, as of frozen parameters.
+  // Spans whose values in order are the tensor's; none: there is no such state, for example for frozen
+  // parameters.
   std::array<std::vector<DeepSpeedSpan>, 3> states;
 
   int64_t count() const;

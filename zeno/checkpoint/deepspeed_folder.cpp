@@ -59,7 +59,7 @@ std::optional<FileName> parse_name(std::string_view name) {
 void refuse_unsupported(const Path& folder, const std::string& name) {
   const auto refuse = [&](std::string_view what) {
     fail(ErrorKind::data,
-         "[deepspeed] {}: {} is of a run with {}, which Zeno does not read; expected data parallel training "
+         "[deepspeed] {}: {} is of a run with {}, which is not supported; expected data parallel training "
          "(ZeRO stages 0 to 3)",
          folder.string(), name, what);
   };
@@ -121,7 +121,7 @@ DeepSpeedFiles list_deepspeed(const Path& tag_folder) {
     refuse_unsupported(tag_folder, name);
     const std::optional<FileName> parsed = parse_name(name);
     require(parsed && (parsed->rank || !parsed->optimizer), ErrorKind::data,
-            "[deepspeed] {}: {} is not a name that DeepSpeed gives", tag_folder.string(), name);
+            "[deepspeed] {}: {} is not a file name that DeepSpeed uses", tag_folder.string(), name);
     if (!parsed->rank) {
       whole = tag_folder / name;
       continue;
@@ -129,7 +129,7 @@ DeepSpeedFiles list_deepspeed(const Path& tag_folder) {
     auto& by_rank = parsed->optimizer ? optimizer : model;
     const bool fresh = by_rank.emplace(*parsed->rank, tag_folder / name).second;
     require(fresh, ErrorKind::data,
-            "[deepspeed] {}: rank {} has two files, {} and {}; they are of two runs in one folder",
+            "[deepspeed] {}: rank {} has two files, {} and {}; they belong to two runs in one folder",
             tag_folder.string(), *parsed->rank, by_rank[*parsed->rank].filename().string(), name);
   }
   files.optimizer = in_order(optimizer, tag_folder, kOptimizerSuffix);
@@ -138,7 +138,7 @@ DeepSpeedFiles list_deepspeed(const Path& tag_folder) {
   require(whole || files.sharded_model, ErrorKind::data,
           "[deepspeed] {}: there is no *_model_states.pt; the copy is not complete", tag_folder.string());
   require(!whole || !files.sharded_model, ErrorKind::data,
-          "[deepspeed] {}: holds both {} and {}; they are of two runs in one folder", tag_folder.string(),
+          "[deepspeed] {}: holds both {} and {}; they belong to two runs in one folder", tag_folder.string(),
           whole ? whole->filename().string() : "",
           files.sharded_model ? files.model[0].filename().string() : "");
   if (whole) files.model = {*whole};

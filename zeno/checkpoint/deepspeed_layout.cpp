@@ -66,7 +66,7 @@ DeepSpeedTensor& add_tensor(DeepSpeedContents& contents, std::string_view name, 
 std::vector<int64_t> shape_of(const PickleNode& node, const DeepSpeedFile& file) {
   std::vector<int64_t> shape;
   const PickleList* sizes = node.list();
-  require(sizes != nullptr, ErrorKind::data, "[deepspeed] {}: a shape is no list of sizes", file.where());
+  require(sizes != nullptr, ErrorKind::data, "[deepspeed] {}: a shape is not a list of sizes", file.where());
   for (const PickleNode* size : sizes->items) shape.push_back(integer_of(size, -1));
   count_of(shape, file);
   return shape;
@@ -77,7 +77,7 @@ int64_t count_of(const std::vector<int64_t>& shape, const DeepSpeedFile& file) {
   int64_t count = 1;
   for (int64_t size : shape) {
     require(size >= 0 && (size == 0 || count <= kMost / size), ErrorKind::data,
-            "[deepspeed] {}: a shape has size {}, which is no size of a parameter", file.where(), size);
+            "[deepspeed] {}: a shape has size {}, which is not a valid parameter size", file.where(), size);
     count *= size;
   }
   return count;
@@ -102,10 +102,10 @@ const PickleTensor* moment_of(const PickleNode* state, DeepSpeedState which) {
 
 void add_module(const DeepSpeedFile& model, DeepSpeedContents& contents) {
   const PickleNode& module = model.at(model.torch.root(), "module");
-  require(module.dict() != nullptr, ErrorKind::data,
-          "[deepspeed] {}: has no weights of a module; pipelines keep them in files of their own, which Zeno "
-          "does not read",
-          model.where());
+  require(
+      module.dict() != nullptr, ErrorKind::data,
+      "[deepspeed] {}: has no module weights; pipelines keep them in separate files, which is not supported",
+      model.where());
   std::map<std::string, bool, std::less<>> buffers;
   if (const PickleNode* names = model.torch.root().find("buffer_names"); names != nullptr && names->list()) {
     for (const PickleNode* name : names->list()->items) {

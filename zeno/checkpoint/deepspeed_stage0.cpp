@@ -68,7 +68,7 @@ void read_whole(const DeepSpeedFile& model, DeepSpeedContents& contents) {
   if (optimizer == nullptr || optimizer->dict() == nullptr || optimizer->dict()->items.empty()) return;
   require(optimizer->find("fp32_groups_flat") == nullptr, ErrorKind::data,
           "[deepspeed] {}: keeps fp32 weights in one flat tensor without names (16 bit, stage 0, fused "
-          "optimizer), which Zeno does not read; save with ZeRO stage 1, 2 or 3",
+          "optimizer), which is not supported; save with ZeRO stage 1, 2 or 3",
           model.where());
   const PickleNode* inner = optimizer->find("optimizer_state_dict");
   const std::vector<Numbered> states =

@@ -13,17 +13,16 @@ void check_world(const PickleNode& optimizer, size_t files, const DeepSpeedFile&
   if (stated.list() != nullptr) {
     for (const PickleNode* one : stated.list()->items) {
       require(world == 0 || integer_of(one, 0) == world, ErrorKind::data,
-              "[deepspeed] {}: groups are cut into different numbers of ranks, as with experts (MoE), which "
-              "Zeno does not read",
+              "[deepspeed] {}: groups are split over different numbers of ranks, as with experts (MoE), "
+              "which is not supported",
               file.where());
       world = integer_of(one, 0);
     }
   }
-  require(
-      world == int64_t(files), ErrorKind::data,
-      "[deepspeed] {}: is one of {} ranks, but there are files of ranks 0 to {}; files are missing, or of "
-      "two runs in one folder",
-      file.where(), world, files - 1);
+  require(world == int64_t(files), ErrorKind::data,
+          "[deepspeed] {}: is one of {} ranks, but there are files of ranks 0 to {}; files are missing, or "
+          "belong to two runs in one folder",
+          file.where(), world, files - 1);
 }
 
 // Adds this rank's part of every group.
@@ -56,7 +55,7 @@ int64_t gap_behind(const PickleNode* paddings, size_t group, size_t param) {
 // that round_robin_gradients moves parameters.)
 void cut_group(const DeepSpeedFile& model, const PickleNode& shapes, const PickleNode* paddings, size_t group,
                const DeepSpeedFlatStates& flat, DeepSpeedContents& contents) {
-  require(shapes.dict() != nullptr, ErrorKind::data, "[deepspeed] {}: param_shapes of group {} is no dict",
+  require(shapes.dict() != nullptr, ErrorKind::data, "[deepspeed] {}: param_shapes of group {} is not a dict",
           model.where(), group);
   int64_t at = 0;
   size_t number = 0;
@@ -68,8 +67,8 @@ void cut_group(const DeepSpeedFile& model, const PickleNode& shapes, const Pickl
       const DeepSpeedFlat& values = flat[size_t(state)];
       if (state != DeepSpeedState::master && values.count() == 0) continue;
       require(values.count() - at >= tensor.count(), ErrorKind::data,
-              "[deepspeed] {}: group {} has {} values of {}, which do not reach to the end of {}; with NVMe "
-              "offload DeepSpeed keeps them elsewhere, which Zeno does not read",
+              "[deepspeed] {}: group {} has {} values of {}, which end before {} does; with NVMe offload "
+              "DeepSpeed keeps them elsewhere, which is not supported",
               model.where(), group, values.count(), name_of(state), tensor.name);
       values.cut(at, tensor.count(), tensor.states[size_t(state)]);
     }
@@ -86,7 +85,7 @@ void cut_group(const DeepSpeedFile& model, const PickleNode& shapes, const Pickl
 
 void read_flat_groups(const DeepSpeedFile& model, const DeepSpeedFiles& files, DeepSpeedContents& contents) {
   const PickleNode& shapes = model.at(model.torch.root(), "param_shapes");
-  require(shapes.list() != nullptr, ErrorKind::data, "[deepspeed] {}: param_shapes is no list",
+  require(shapes.list() != nullptr, ErrorKind::data, "[deepspeed] {}: param_shapes is not a list",
           model.where());
   const size_t count = shapes.list()->items.size();
   std::vector<DeepSpeedFlatStates> groups(count);

@@ -25,7 +25,7 @@ DeepSpeedFlatStates flat_of(const DeepSpeedFile& file, const PickleNode& optimiz
   const PickleNode* states = inner != nullptr ? inner->find("state") : nullptr;
   for (int64_t g = 0; groups.at(g) != nullptr; ++g) {
     const PickleTensor* master = groups.at(g)->tensor();
-    require(master != nullptr, ErrorKind::data, "[deepspeed] {}: fp32 weights of group {} are no tensor",
+    require(master != nullptr, ErrorKind::data, "[deepspeed] {}: fp32 weights of group {} are not a tensor",
             file.where(), g);
     flat[0].add(file.span(*master, "fp32_flat_groups"));
     for (const DeepSpeedState which : {DeepSpeedState::first_moment, DeepSpeedState::second_moment}) {
@@ -39,19 +39,17 @@ DeepSpeedFlatStates flat_of(const DeepSpeedFile& file, const PickleNode& optimiz
 void check_rank(const DeepSpeedFile& file, const PickleNode& optimizer, size_t files, int64_t expected,
                 const DeepSpeedFlatStates& flat) {
   const int64_t world = integer_of(optimizer.find("partition_count"), 0);
-  require(
-      world == int64_t(files), ErrorKind::data,
-      "[deepspeed] {}: is one of {} ranks, but there are files of ranks 0 to {}; files are missing, or of "
-      "two runs in one folder",
-      file.where(), world, files - 1);
+  require(world == int64_t(files), ErrorKind::data,
+          "[deepspeed] {}: is one of {} ranks, but there are files of ranks 0 to {}; files are missing, or "
+          "belong to two runs in one folder",
+          file.where(), world, files - 1);
   for (const DeepSpeedState state : kDeepSpeedStates) {
     const int64_t held = flat[size_t(state)].count();
     if (state != DeepSpeedState::master && held == 0) continue;
-    require(
-        held == expected, ErrorKind::data,
-        "[deepspeed] {}: holds {} values of {}, but param_shapes describes {}; with NVMe offload DeepSpeed "
-        "keeps them elsewhere, which Zeno does not read",
-        file.where(), held, name_of(state), expected);
+    require(held == expected, ErrorKind::data,
+            "[deepspeed] {}: holds {} values of {}, but param_shapes describes {}; with NVMe offload "
+            "DeepSpeed keeps them elsewhere, which is not supported",
+            file.where(), held, name_of(state), expected);
   }
 }
 
@@ -60,7 +58,7 @@ std::vector<std::pair<std::string, std::vector<int64_t>>> listed(const DeepSpeed
   std::vector<std::pair<std::string, std::vector<int64_t>>> all;
   for (int64_t g = 0; groups.at(g) != nullptr; ++g) {
     require(groups.at(g)->dict() != nullptr, ErrorKind::data,
-            "[deepspeed] {}: param_shapes is no list of dicts", model.where());
+            "[deepspeed] {}: param_shapes is not a list of dicts", model.where());
     for (const auto& [key, value] : groups.at(g)->dict()->items) {
       require(key->text() != nullptr, ErrorKind::data, "[deepspeed] {}: a parameter has no name",
               model.where());
@@ -104,7 +102,7 @@ void read_sharded(const DeepSpeedFile& model, const DeepSpeedFiles& files, DeepS
     const DeepSpeedFile file(files.optimizer[size_t(rank)], contents);
     const PickleNode& optimizer = file.at(file.torch.root(), "optimizer_state_dict");
     require(optimizer.find("ds_zero_partition_groups") == nullptr, ErrorKind::data,
-            "[deepspeed] {}: is of a run with experts (MoE), which Zeno does not read", file.where());
+            "[deepspeed] {}: is of a run with experts (MoE), which is not supported", file.where());
     const DeepSpeedFlatStates flat = flat_of(file, optimizer);
     check_rank(file, optimizer, files.optimizer.size(), held, flat);
     if (rank == 0) {

@@ -15,7 +15,7 @@ DeepSpeedSpan whole_tensor(const DeepSpeedFile& file, int64_t count) {
   const PickleNode& root = file.torch.root();
   const PickleNode* expert = root.find("is_expert_param");
   require(expert == nullptr, ErrorKind::data,
-          "[deepspeed] {}: is of a run with experts (MoE), which Zeno does not read", file.where());
+          "[deepspeed] {}: is of a run with experts (MoE), which is not supported", file.where());
   const PickleNode& node = root.tensor() != nullptr ? root : file.at(root, "param");
   require(node.tensor() != nullptr, ErrorKind::data, "[deepspeed] {}: holds no tensor", file.where());
   const DeepSpeedSpan span = file.span(*node.tensor(), "param");
@@ -48,7 +48,7 @@ void read_universal(const DeepSpeedFile& model, const DeepSpeedFiles& files, Dee
   const PickleNode& groups = model.at(model.torch.root(), "param_shapes");
   for (int64_t g = 0; groups.at(g) != nullptr; ++g) {
     require(groups.at(g)->dict() != nullptr, ErrorKind::data,
-            "[deepspeed] {}: param_shapes is no list of dicts", model.where());
+            "[deepspeed] {}: param_shapes is not a list of dicts", model.where());
     for (const auto& [key, value] : groups.at(g)->dict()->items) {
       require(key->text() != nullptr && Path(*key->text()).filename() == *key->text(), ErrorKind::data,
               "[deepspeed] {}: a parameter has no proper name", model.where());

@@ -238,7 +238,7 @@ void JsonReader::skip_value(int depth) {
 }
 
 void JsonReader::end() {
-  if (peek() != 0 || at_ < text_.size()) malformed("nothing behind the value");
+  if (peek() != 0 || at_ < text_.size()) malformed("nothing after the value");
 }
 
 }  // namespace zeno::checkpoint

@@ -52,7 +52,7 @@ class JsonReader {
   std::string_view text_;
   std::string where_;
   std::string_view subject_;
-  std::string scratch_;  // texts that nobody keeps
+  std::string scratch_;  // texts that are not kept
   size_t at_ = 0;
   bool first_ = true;  // no member of the object or array has been taken yet
 };

@@ -56,7 +56,8 @@ void refuse_newer(std::string_view text, std::string_view where) {
 
 void check_seal(std::string_view text, std::string_view where) {
   require(text.starts_with(kOpening) && text.size() > kOpening.size() + kDigits + 1 && text.back() == '\n',
-          ErrorKind::data, "[{}] this is no manifest, or its end is missing ({} bytes)", where, text.size());
+          ErrorKind::data, "[{}] this is not a manifest, or its end is missing ({} bytes)", where,
+          text.size());
   // As text: a digit that became upper case is damage too.
   const std::string_view stated = text.substr(kOpening.size(), kDigits);
   const std::string got = seal_of(text);

@@ -1,5 +1,5 @@
 // Memory for what is read past the page cache, used again and again: fresh pages would cost as much as the
-// reading. Any thread may take a block; it goes back by itself.
+// reading. Any thread may take a block; it is returned automatically.
 #pragma once
 
 #include <cstddef>

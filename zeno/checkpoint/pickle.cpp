@@ -177,13 +177,13 @@ class Machine {
 
   void append(const std::vector<PickleValue>& values) {
     auto* list = std::get_if<PickleList>(&top().value);
-    check(list != nullptr, "items are added to something that is no list");
+    check(list != nullptr, "items are added to something that is not a list");
     count_items(values.size());
     list->items.insert(list->items.end(), values.begin(), values.end());
   }
   void set_items(const std::vector<PickleValue>& values) {
     auto* dict = std::get_if<PickleDict>(&top().value);
-    check(dict != nullptr && values.size() % 2 == 0, "items are set in something that is no dict");
+    check(dict != nullptr && values.size() % 2 == 0, "items are set in something that is not a dict");
     count_items(values.size());
     for (size_t i = 0; i < values.size(); i += 2) dict->items.emplace_back(values[i], values[i + 1]);
   }
@@ -307,7 +307,7 @@ void Machine::step(uint8_t code) {
     }
     case 0x93: {
       const PickleValue name = pop(), module = pop();
-      check(name->text() != nullptr && module->text() != nullptr, "a name is no text");
+      check(name->text() != nullptr && module->text() != nullptr, "a name is not a text");
       return push_name(*module->text(), *name->text());
     }
     case 'R':
@@ -325,10 +325,10 @@ void Machine::step(uint8_t code) {
 
 std::vector<int64_t> Machine::integers(const PickleNode& node) const {
   check(node.list() != nullptr && node.list()->items.size() <= kMostDimensions,
-        "a shape is no list, or has too many dimensions");
+        "a shape is not a list, or has too many dimensions");
   std::vector<int64_t> values;
   for (const PickleValue& item : node.list()->items) {
-    check(item->integer() != nullptr && *item->integer() >= 0, "a shape has something that is no size");
+    check(item->integer() != nullptr && *item->integer() >= 0, "a shape has an entry that is not a size");
     values.push_back(*item->integer());
   }
   return values;
@@ -337,7 +337,7 @@ std::vector<int64_t> Machine::integers(const PickleNode& node) const {
 // _rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks)
 PickleValue Machine::rebuild_tensor(const std::vector<PickleValue>& arguments) {
   check(arguments.size() >= 4 && arguments[0]->tensor() != nullptr && arguments[1]->integer() != nullptr,
-        "a tensor is made from something that is no storage");
+        "a tensor is made from something that is not a storage");
   PickleTensor tensor = *arguments[0]->tensor();
   tensor.offset = *arguments[1]->integer();
   tensor.shape = integers(*arguments[2]);
@@ -356,7 +356,7 @@ PickleValue Machine::rebuild_parameter(const std::vector<PickleValue>& arguments
 PickleValue Machine::rebuild_subclass(const std::vector<PickleValue>& arguments) {
   check(arguments.size() >= 3 && arguments[2]->list() != nullptr, "a tensor is made from nothing");
   const auto* function = std::get_if<PickleName>(&arguments[0]->value);
-  check(function != nullptr, "something is called that is no known name");
+  check(function != nullptr, "something is called that is not a known name");
   // No other function, and not this one again: a value may contain itself.
   if (function->name == kRebuildTensor) return rebuild_tensor(arguments[2]->list()->items);
   if (function->name == kRebuildParameter) return rebuild_parameter(arguments[2]->list()->items);
@@ -366,7 +366,7 @@ PickleValue Machine::rebuild_subclass(const std::vector<PickleValue>& arguments)
 void Machine::call() {
   const PickleValue arguments = pop(), callee = pop();
   const auto* name = std::get_if<PickleName>(&callee->value);
-  check(name != nullptr && arguments->list() != nullptr, "something is called that is no known name");
+  check(name != nullptr && arguments->list() != nullptr, "something is called that is not a known name");
   const std::vector<PickleValue>& items = arguments->list()->items;
   if (name->name == kRebuildTensor) return push(rebuild_tensor(items));
   if (name->name == kRebuildParameter) return push(rebuild_parameter(items));

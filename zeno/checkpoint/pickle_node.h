@@ -32,7 +32,7 @@ struct PickleDict {
 
   void index();  // once all items are there
 };
-// Elements of a storage that lies in the archive beside the pickle, strided.
+// Strided elements of a storage in the same archive as the pickle.
 struct PickleTensor {
   std::string storage;  // name of the archive's entry below data/
   DType dtype = DType::f32;

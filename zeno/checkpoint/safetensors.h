@@ -4,7 +4,7 @@
 // tensor, got and expected. Reading a header takes linear time and a small multiple of its bytes.
 //
 // A SafetensorsFile owns its descriptor. Calls block; const calls may come from several threads at once.
-// Values are read on demand, by range: nobody needs memory for a whole tensor.
+// Values are read on demand, by range: a whole tensor never has to fit into memory.
 #pragma once
 
 #include <cstdint>

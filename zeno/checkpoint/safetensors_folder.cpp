@@ -69,7 +69,7 @@ WeightFolder::WeightFolder(Path folder) : folder_(std::move(folder)) {
         file_exists(folder_ / "pytorch_model.bin") || file_exists(folder_ / "pytorch_model.bin.index.json");
     fail(ErrorKind::data, "[weights] {}: holds neither {} nor {}; {}", folder_.string(), kWeightsName,
          kIndexName,
-         pickled ? "pytorch_model.bin is not supported: save the model again with safe_serialization=True"
+         pickled ? "pytorch_model.bin is not supported; save the model again with safe_serialization=True"
                  : "give a Hugging Face model folder, or make one with zeno init");
   }
 }

@@ -15,7 +15,7 @@ inline constexpr std::string_view kWeightsName = "model.safetensors";
 inline constexpr std::string_view kIndexName = "model.safetensors.index.json";
 
 // The files that a WeightFolder reads, whether they are there or not. An index that is damaged stands alone:
-// who loads the weights says so.
+// the code that loads the weights reports it.
 std::vector<Path> weight_files(const Path& folder);
 
 // A tensor and the file it is in; both belong to the WeightFolder.

@@ -1,5 +1,5 @@
 // Writers of .safetensors files. The list of tensors is given first, then their bytes in any order and in
-// pieces of any size, so that nobody needs memory for a whole model; the file appears under its name on
+// pieces of any size, so that a whole model never has to fit into memory; the file appears under its name on
 // commit() only.
 //
 // write() may be called from several threads at once. A writer that is destroyed without commit() leaves

@@ -15,7 +15,7 @@ namespace zeno::checkpoint {
 
 class ZipArchive {
  public:
-  // Error(data) for what is no zip archive, is cut short, is compressed or contradicts itself.
+  // Error(data) for a file that is not a zip archive, is cut short, is compressed or is inconsistent.
   static ZipArchive open(const Path& path);
 
   struct Entry {

@@ -111,7 +111,7 @@ class FlightFolder {
     if (!file_exists(part_path(place_.rank))) return;
     const std::optional<FlightPart> part = parse_flight_part(read_file(part_path(place_.rank), kLongest));
     if (!part) return;
-    replace_file(path(), read_file(path(), kLongest) + "\nCame later:\n" + describe(*part));
+    replace_file(path(), read_file(path(), kLongest) + "\nArrived later:\n" + describe(*part));
     remove_file(part_path(place_.rank));
   }
 

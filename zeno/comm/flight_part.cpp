@@ -79,14 +79,15 @@ std::string describe_waits(const std::map<int, FlightPart>& parts, int size) {
       text += fmt::format("  {} {} in {} (operation {} on '{}')", list_ranks(inside),
                           inside.size() == 1 ? "was" : "were", ranks.at(inside[0]).title, operation,
                           communicator);
-      text += absent.empty() ? "; all had come\n" : fmt::format("; {} had not come\n", list_ranks(absent));
+      text +=
+          absent.empty() ? "; all had arrived\n" : fmt::format("; {} had not arrived\n", list_ranks(absent));
     }
   }
   return text;
 }
 
 std::string describe_missing(int rank, const std::map<int, FlightPart>& parts) {
-  std::string text = fmt::format("\nRank {}: no word from it\n", rank);
+  std::string text = fmt::format("\nRank {}: no record\n", rank);
   for (const auto& [communicator, ranks] : standing_of(parts)) {
     uint64_t done = 0;
     for (const auto& [other, at] : ranks) done = std::max(done, at.done);

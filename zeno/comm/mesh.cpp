@@ -52,12 +52,16 @@ int Mesh::stride(Axis axis) const {
 
 int Mesh::coordinate(int rank, Axis axis) const { return rank / stride(axis) % size(axis); }
 
-std::vector<int> Mesh::group(int rank, Axes axes) const {
+int Mesh::first(int rank, Axes axes) const {
   int first = rank;
   for (const Axis axis : kOrder) {
     if (axes.has(axis)) first -= coordinate(rank, axis) * stride(axis);
   }
-  std::vector<int> ranks{first};
+  return first;
+}
+
+std::vector<int> Mesh::group(int rank, Axes axes) const {
+  std::vector<int> ranks{first(rank, axes)};
   for (const Axis axis : kOrder) {  // slowest first, so that the ranks ascend
     if (!axes.has(axis) || size(axis) == 1) continue;
     std::vector<int> more;

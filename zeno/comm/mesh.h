@@ -41,6 +41,9 @@ class Axes {
   constexpr Axes operator&(Axes other) const { return Axes(bits_ & other.bits_); }
   constexpr Axes operator-(Axes other) const { return Axes(bits_ & ~other.bits_); }
   constexpr auto operator<=>(const Axes&) const = default;
+  // As a number, for messages.
+  constexpr unsigned bits() const { return bits_; }
+  static constexpr Axes of_bits(unsigned bits) { return Axes(bits); }
 
  private:
   static constexpr unsigned bit(Axis axis) { return 1u << unsigned(axis); }
@@ -75,7 +78,8 @@ class Mesh {
 
   // Where a rank is along an axis.
   int coordinate(int rank, Axis axis) const;
-  // The ranks of the group of `rank`, ascending.
+  // The first rank of the group of `rank`, and all of them, ascending.
+  int first(int rank, Axes axes) const;
   std::vector<int> group(int rank, Axes axes) const;
   // Where `rank` is in its group.
   int place(int rank, Axes axes) const;

@@ -127,8 +127,8 @@ OpWait MpiHub::patience(std::string_view what) {
                 {[what = std::string(what)] { return what; },
                  [this] {
                    return open_batch_ == nullptr
-                              ? std::string("some ranks have not come")
-                              : fmt::format("no word from {}", list_ranks(open_batch_->open()));
+                              ? std::string("some ranks have not arrived")
+                              : fmt::format("nothing received from {}", list_ranks(open_batch_->open()));
                  }});
 }
 

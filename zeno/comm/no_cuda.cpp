@@ -7,7 +7,7 @@ namespace {
 
 [[noreturn]] void refuse() {
   fail(ErrorKind::usage,
-       "[comm] this build has no CUDA; build where nvcc and NCCL are found, or use --device cpu");
+       "[comm] this build has no CUDA; build on a machine with nvcc and NCCL, or use --device cpu");
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ class ThreadHub final : public PeerWatch {
     for (int r = 0; r < ranks_; ++r) {
       if (!values_[size_t(r)]) ranks.push_back(r);
     }
-    return ranks.empty() ? "all have come" : "no word from " + list_ranks(ranks);
+    return ranks.empty() ? "all have arrived" : "nothing received from " + list_ranks(ranks);
   }
 
   const int ranks_;

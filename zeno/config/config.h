@@ -34,7 +34,7 @@ struct OffloadOptimizerConfig {
   std::string nvme_path;
   int64_t buffer_count = 4;
   double ratio = 1;       // part of the optimizer state that is offloaded
-  double cpu_share = -1;  // of what is on a GPU's host, updated by the CPU; below 0: measured
+  double cpu_share = -1;  // of the states in host memory, updated by the CPU; below 0: measured
 };
 
 struct OffloadParamConfig {
@@ -46,8 +46,8 @@ struct OffloadParamConfig {
 // Sizes and thresholds are element counts, as in DeepSpeed.
 struct ZeroConfig {
   int64_t stage = 0;
-  int64_t shard_group = 0;  // ranks that share one copy of what the stage shards; up to 1: all
-  int64_t param_group = 0;  // the same for parameters alone
+  int64_t shard_group = 0;  // ranks that share one copy of what the stage shards; 1 or less: all
+  int64_t param_group = 0;  // the same for parameters only
   bool contiguous_gradients = true;
   bool reduce_scatter = true;
   bool overlap_comm = false;  // resolved: true at stage 3 unless given
@@ -71,7 +71,7 @@ struct PrecisionConfig {
   DType communication = DType::f32;  // of the gradient reduction; resolved: grad_accum unless given
   DType param_dtype = DType::f32;    // as written; must be `compute` when given
   bool fp16_enabled = false, bf16_enabled = false;  // as written; `compute` is what counts
-  MatmulDtype matmul = MatmulDtype::automatic;      // of the products of blocks
+  MatmulDtype matmul = MatmulDtype::automatic;      // of the matmuls in blocks
   DType states = DType::f32;                        // of masters and moments
   MomentDtype moments = MomentDtype::automatic;
   LossScaleConfig loss_scale;  // fp16 only
@@ -100,9 +100,9 @@ struct OptimizerConfig {
 
 struct RecomputeConfig {
   RecomputeMode mode = RecomputeMode::none;
-  int64_t every = 1;     // keep the input of every k-th block
-  bool offload = false;  // those wait for backward in host memory
-  bool enabled = false;  // activation_checkpointing.enabled, which is no DeepSpeed key but is in use
+  int64_t every = 1;               // keep the input of every k-th block
+  bool offload = false;            // keep those inputs in host memory until backward
+  bool enabled = false;            // activation_checkpointing.enabled: not a DeepSpeed key, but in use
   int64_t number_checkpoints = 0;  // DeepSpeed's count of kept blocks; resolve_model turns it into `every`
 };
 
@@ -110,10 +110,10 @@ struct RunConfig {
   std::string model, out;
   std::vector<std::string> data;
   int64_t seq_len = 0;  // 0: the model's own, capped by the trainer
-  int64_t steps = 0;    // 0: by epochs
+  int64_t steps = 0;    // 0: use epochs
   double epochs = 1;
   int64_t ranks = 0;  // 0: what the launcher says, else 1
-  std::string cache;  // folder of what is measured once; empty: ~/.cache/zeno
+  std::string cache;  // folder for data computed once; empty: ~/.cache/zeno
   RunDevice device = RunDevice::automatic;
   MicroBatchOrder order = MicroBatchOrder::horizontal;
   bool reproducible = false;   // the same bits at 1, 2, 4 and 8 ranks
@@ -122,8 +122,8 @@ struct RunConfig {
   int64_t seed = 42;
   int64_t save_every = 0;       // steps between checkpoints; 0: none
   int64_t keep_last = 2;        // checkpoints; 0: all
-  int64_t keep_every = 0;       // and those of steps that are a multiple; 0: none
-  int64_t save_deadline_s = 0;  // after a signal to stop, for saving; 0: none
+  int64_t keep_every = 0;       // also those whose step is a multiple; 0: none
+  int64_t save_deadline_s = 0;  // time for saving after a signal to stop; 0: no limit
   std::string resume;           // "", "auto" or a folder
   int64_t max_restarts = 0;     // of a run that dies; 0: it is not supervised
   std::string launcher;         // command that starts the ranks as processes; empty: they are threads
@@ -133,18 +133,18 @@ struct RunConfig {
   int64_t steps_per_print = 0;   // 0: about every 5 %
   double deadline_s = 300;       // longest wait for another rank
   double disk_deadline_s = 300;  // longest wait for a disk to respond
-  bool choose = false;           // the planner sets what is left open; on where there is no config file
-  std::string device_mem;        // "80GB" of the device, for one rank; empty: what is free
-  std::string host_mem;          // of the host, for all its ranks; empty: what is free
+  bool choose = false;           // the planner chooses what is left open; on without a config file
+  std::string device_mem;        // "80GB", device memory per rank; empty: all free memory
+  std::string host_mem;          // host memory for all ranks of a host; empty: all free memory
 };
 
 // How lines of files become training samples.
 struct DataConfig {
   DataFormat format = DataFormat::automatic;
-  std::string columns;         // "prompt=question,completion=answer": which column stands for which field
+  std::string columns;         // "prompt=question,completion=answer": which column to read each field from
   std::string chat_template;   // empty: the folder's; a preset or a file
-  std::string template_extra;  // JSON object of further template variables
-  std::string chat_date;       // YYYY-MM-DD that templates are told; empty: none
+  std::string template_extra;  // JSON object of extra template variables
+  std::string chat_date;       // YYYY-MM-DD for templates that ask for the date; empty: none
   LossOn loss_on = LossOn::automatic;
   Packing packing = Packing::automatic;
   TooLong too_long = TooLong::truncate;
@@ -155,13 +155,13 @@ struct DataConfig {
 };
 
 struct EvalConfig {
-  std::vector<std::string> data;  // files of their own
-  double split = 0;               // or this part of the training samples, never trained on; >= 1: so many
-  int64_t every = 0;  // steps; 0: after each epoch and at the end, where there is something to evaluate
+  std::vector<std::string> data;  // separate files
+  double split = 0;   // or this fraction of the training samples, never trained on; >= 1: number of samples
+  int64_t every = 0;  // steps; 0: after each epoch and at the end, if there is evaluation data
   bool on_start = false;
   int64_t max_samples = 0;  // 0: all
   BestMetric best_metric = BestMetric::loss;
-  bool keep_best = false;      // the result is the best model seen instead of the last
+  bool keep_best = false;      // keep the best model as the result instead of the last
   int64_t early_stopping = 0;  // evaluations without improvement before the run ends; 0: never
   double early_stopping_delta = 0;
 };
@@ -176,13 +176,13 @@ struct LoraConfig {
   bool rslora = false;
   bool dora = false;
   BaseDtype quantize_base = BaseDtype::none;  // of the frozen weights of blocks
-  std::string adapter;                        // folder of an adapter to continue from
+  std::string adapter;                        // adapter folder to continue training
 };
 
 // What to do about losses that go wrong.
 struct WatchConfig {
   double spike_factor = 3;    // report a loss this many times the running mean; 0: never
-  int64_t max_bad_steps = 0;  // end the run after so many NaN or spiking steps in a row; 0: never
+  int64_t max_bad_steps = 0;  // end the run after this many NaN or spiking steps in a row; 0: never
 };
 
 struct TrainConfig {

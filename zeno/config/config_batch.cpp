@@ -59,16 +59,16 @@ void keep_batch(ParsedConfig& parsed, int64_t keep, int64_t world) {
   BatchConfig& b = parsed.config.batch;
   const std::string what = b.train_batch > 0
                                ? told(parsed, kTrain, keep)
-                               : fmt::format("the batch of {} samples that the config says", keep);
+                               : fmt::format("the batch of {} samples that the config asks for", keep);
   require(keep % world == 0, kUsage,
-          "[batch] {} cannot be shared by {} ranks; use --train-batch {}{}, or a number of ranks that "
-          "divides it: {}",
+          "[batch] {} cannot be split evenly over {} ranks; use --train-batch {}{}, or a number of ranks "
+          "that divides it: {}",
           what, world, keep > world ? fmt::format("{} or ", keep / world * world) : "",
           (keep / world + 1) * world, divisors(keep, keep));
   const int64_t per_rank = keep / world;
   const auto fits = [&](const char* key, const char* flag, int64_t value) {
     require(per_rank % value == 0, kUsage,
-            "[batch] {} is {} for each of {} ranks, which {} does not divide; use {} {}", what, per_rank,
+            "[batch] {} is {} for each of {} ranks, which is not divisible by {}; use {} {}", what, per_rank,
             world, told(parsed, key, value), flag, divisors(per_rank, per_rank));
     return per_rank / value;
   };

@@ -59,7 +59,7 @@ void open_dtype(ParsedConfig& parsed) {
   parsed.origins.insert_or_assign("zeno.dtype", ValueOrigin{Kind::automatic, "by the device"});
   if (asked)
     parsed.warnings.push_back(
-        "fp16 and bf16 are left to \"auto\": bf16 on a GPU, fp32 on a CPU; choose with --dtype");
+        "fp16 and bf16 are left at \"auto\": bf16 on a GPU, fp32 on a CPU; choose with --dtype");
 }
 
 }  // namespace
@@ -79,7 +79,7 @@ std::string describe_rate(const ParsedConfig& parsed) {
     return found == parsed.origins.end() ? std::string("default") : found->second.text;
   };
   std::string warmup;
-  if (s.warmup >= 1) warmup = fmt::format(" with {} steps of warm-up", s.warmup);
+  if (s.warmup >= 1) warmup = fmt::format(" with {} warm-up steps", s.warmup);
   if (s.warmup > 0 && s.warmup < 1) warmup = fmt::format(" with {:.3g} % warm-up", 100 * s.warmup);
   return fmt::format("learning rate {} ({}), {}{} ({}), {} ({})", parsed.config.optimizer.lr, origin(kRate),
                      text_of(s.type), warmup, origin("scheduler.type"),

@@ -245,7 +245,7 @@ std::string describe_values(const ConfigKey& key) {
 std::string show_default(const ConfigKey& key) {
   const std::string& text = key.default_text;
   // What depends on something else stands in the note.
-  const bool in_note = key.note.find("when not given") != std::string::npos;
+  const bool in_note = key.note.find("defaults to") != std::string::npos;
   if (text == "null" || text == "[]" || in_note) return "";
   const bool quoted = text.size() >= 2 && text.front() == '"';
   return quoted ? text.substr(1, text.size() - 2) : text;

@@ -28,7 +28,7 @@ struct ConfigKey {
   KeyType type = KeyType::boolean;
   KeyStatus status = KeyStatus::honoured;
   std::string default_text;  // as JSON; "null" when there is none
-  std::string note;          // what Zeno does with it, or why it does nothing
+  std::string note;          // what it does, or why it has no effect
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
   std::vector<std::string_view> choices;
@@ -36,7 +36,7 @@ struct ConfigKey {
   std::string flag_off;                   // "--no-auto": the flag that sets a boolean to false; empty: none
   std::string flag_alone;                 // what the flag means without a value; empty: it needs one
   std::string takes;                      // "DIR", in --help; empty: as the type says
-  std::string auto_text;                  // value for "auto" where that is not the default
+  std::string auto_text;                  // value for "auto" if that is not the default
   std::string advice;                     // what to do about a wrong value; empty: no more than its choices
   std::vector<std::string> only_with;     // values of the block's "type" that read this key; empty: all
   std::vector<std::string> rename_to;     // keys that a renamed one sets
@@ -56,7 +56,7 @@ struct ConfigKey {
   ConfigKey& set_choices(std::vector<std::string_view> names);
   ConfigKey& set_advice(std::string_view text);
   ConfigKey& set_rounds_down();
-  ConfigKey& set_default(std::string_view text);  // shown instead of the field's: "null" for not given
+  ConfigKey& set_default(std::string_view text);  // shown instead of the field's default; "null": not set
   bool is_block() const { return type == KeyType::block || type == KeyType::open_block; }
   std::string_view leaf() const;    // "stage"
   std::string_view parent() const;  // "zero_optimization", or "" at the top
@@ -79,7 +79,8 @@ std::string_view name_of(KeyType type);
 std::string_view name_of(KeyStatus status);
 // "an integer from 0 to 3": what the key takes, for messages and docs.
 std::string describe_values(const ConfigKey& key);
-// "0.001" or "auto", as a flag would be given; empty when the default is to say nothing.
+// "0.001" or "auto", as one would write it in a flag; empty if there is no fixed default, or the note gives
+// it.
 std::string show_default(const ConfigKey& key);
 
 // False for a parameter of another optimizer or schedule than the chosen one.

@@ -53,11 +53,12 @@ void add_profilers(TableBuilder& table) {
   table.warned("wall_clock_breakdown", boolean, "false", kTrace);
   table.warned("memory_breakdown", boolean, "false", "the memory plan is printed before the first step");
   table.warned("dump_state", boolean, "false", "use --print-config");
-  table.warned("log_level", text, "null", "there is one level");
+  table.warned("log_level", text, "null", "there is only one log level");
 }
 
 void add_io(TableBuilder& table) {
-  table.block("aio", warned, "only NVMe offload reads it, and Zeno sizes its own requests").strict = false;
+  table.block("aio", warned, "only NVMe offload reads it, and Zeno chooses its own request sizes").strict =
+      false;
   table.inside("block_size", integer, "1048576").range(1);
   table.inside("queue_depth", integer, "8").range(1);
   table.inside("intra_op_parallelism", integer, "1").range(1);
@@ -70,8 +71,8 @@ void add_io(TableBuilder& table) {
       .set_choices({"Ignore", "Warn", "Fail"});
   table.no_effect("load_universal", boolean, "false", "every checkpoint loads at any world size");
   table.warned("use_node_local_storage", boolean, "false", "checkpoints go to the out folder");
-  table.no_effect("checkpoint_serialization", boolean, "true", "about PyTorch files");
-  table.open_block("parallel_write", no_effect, "all ranks write their part already");
+  table.no_effect("checkpoint_serialization", boolean, "true", "applies to PyTorch files only");
+  table.open_block("parallel_write", no_effect, "each rank already writes its own part");
   table.open_block("writer", warned, "Zeno has one checkpoint writer");
   table.top();
   table.open_block("nebula", warned, "Zeno has one checkpoint writer");
@@ -79,7 +80,8 @@ void add_io(TableBuilder& table) {
 }
 
 void add_parallelism(TableBuilder& table) {
-  table.block("elasticity", refused, "it overrides the batch sizes: give the batch sizes").strict = false;
+  table.block("elasticity", refused, "it overrides the batch sizes; set the batch sizes instead").strict =
+      false;
   table.inside("enabled", boolean, "false");
   table.inside("max_train_batch_size", integer, "2000").range(1);
   table.inside("micro_batch_sizes", numbers, "[2, 4, 6]");
@@ -92,49 +94,50 @@ void add_parallelism(TableBuilder& table) {
   table.block("tensor_parallel");
   table.refused("autotp_size", integer, "0",
                 "tensor parallelism is not supported yet; remove the key to train with ZeRO alone");
-  table.no_effect("preset_model", text, "null", "about tensor parallelism");
-  table.open_block("partition_config", no_effect, "about tensor parallelism");
-  table.no_effect("tp_overlap_comm", boolean, "false", "about tensor parallelism");
+  table.no_effect("preset_model", text, "null", "applies to tensor parallelism only");
+  table.open_block("partition_config", no_effect, "applies to tensor parallelism only");
+  table.no_effect("tp_overlap_comm", boolean, "false", "applies to tensor parallelism only");
   table.block("pipeline").strict = false;
   table.refused("stages", integer, "1",
                 "pipeline parallelism is not supported yet; remove the key to train with ZeRO alone");
-  table.no_effect("partition", text, "\"best\"", "about pipeline parallelism");
-  table.no_effect("seed_layers", boolean, "false", "about pipeline parallelism");
+  table.no_effect("partition", text, "\"best\"", "applies to pipeline parallelism only");
+  table.no_effect("seed_layers", boolean, "false", "applies to pipeline parallelism only");
   table.no_effect("activation_checkpoint_interval", integer, "0",
-                  "about pipeline parallelism; see zeno.recompute");
+                  "applies to pipeline parallelism only; see zeno.recompute");
   table.top();
   table.refused("sequence_parallel_size", integer, "1",
                 "sequence parallelism is not supported yet; remove the key to train with ZeRO alone");
   table.open_block("expert_parallel", refused, "expert parallelism is not supported yet");
-  table.no_effect("use_data_before_expert_parallelism", boolean, "false", "about expert parallelism");
+  table.no_effect("use_data_before_expert_parallelism", boolean, "false",
+                  "applies to expert parallelism only");
 }
 
 void add_training_features(TableBuilder& table) {
   table.open_block("hybrid_engine", refused,
-                   "generation during training is not supported; remove it to train without");
+                   "generation during training is not supported; remove the key to train without it");
   table.open_block("compile", warned, "the step program is always compiled");
   table.open_block(
       "curriculum_learning", refused,
-      "it changes the order of the data and is not supported; remove it to train in shuffled order");
+      "it changes the order of the data and is not supported; remove the key to train in shuffled order");
   table.open_block(
       "data_efficiency", refused,
-      "it changes the order of the data and is not supported; remove it to train in shuffled order");
+      "it changes the order of the data and is not supported; remove the key to train in shuffled order");
   table.open_block("progressive_layer_drop", refused,
-                   "it changes the results and is not supported; remove it to train without");
+                   "it changes the results and is not supported; remove the key to train without it");
   table.open_block("compression_training", refused,
-                   "it changes the results and is not supported; remove it to train without");
+                   "it changes the results and is not supported; remove the key to train without it");
   table.open_block("sparse_attention", refused,
-                   "it changes the results and is not supported; remove it to train without");
+                   "it changes the results and is not supported; remove the key to train without it");
   table.open_block("quantize_training", refused,
-                   "it changes the results and is not supported; remove it to train without");
+                   "it changes the results and is not supported; remove the key to train without it");
   table.open_block("autotuning", warned, "use `zeno plan`");
   table.open_block("eigenvalue", warned, "only compression reads it");
-  table.warned("graph_harvesting", boolean, "false", "the step program is static already");
-  table.no_effect("vocabulary_size", integer, "null", "the model folder says it");
-  table.warned("dataloader_drop_last", boolean, "false", "every step has a whole batch");
-  table.no_effect("disable_allgather", boolean, "false", "DeepSpeed reads it and does nothing with it");
+  table.warned("graph_harvesting", boolean, "false", "the step program is already static");
+  table.no_effect("vocabulary_size", integer, "null", "the model folder defines it");
+  table.warned("dataloader_drop_last", boolean, "false", "every step has a full batch");
+  table.no_effect("disable_allgather", boolean, "false", "DeepSpeed reads it but does not use it");
   table.warned("low_cpu_mem_usage", boolean, "null",
-               "an argument of transformers; ranks read only their part anyway");
+               "an argument of transformers; each rank reads only its part anyway");
 }
 
 }  // namespace

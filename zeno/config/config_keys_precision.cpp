@@ -26,32 +26,37 @@ void add_batch(TableBuilder& table) {
       .range(1, 1e6)
       .set_flag("--grad-accum")
       .set_default("null");
-  table.refused("managed_gradient_accumulation", boolean, "true", "the engine owns gradient accumulation");
+  table.refused("managed_gradient_accumulation", boolean, "true",
+                "the engine controls gradient accumulation");
 }
 
 void add_gradients(TableBuilder& table) {
   table
-      .key<&TrainConfig::optimizer, &OptimizerConfig::gradient_clipping>("gradient_clipping",
-                                                                         "global L2 norm; 0: off")
+      .key<&TrainConfig::optimizer, &OptimizerConfig::gradient_clipping>(
+          "gradient_clipping", "clip gradients to this global L2 norm; 0: off")
       .range(0)
       .set_flag("--clip");
-  table.key<&TrainConfig::sparse_gradients>("sparse_gradients", "reduce embedding gradients by rows");
+  table.key<&TrainConfig::sparse_gradients>("sparse_gradients",
+                                            "reduce only the touched rows of embedding gradients");
   table.key<kPrecision, &PrecisionConfig::communication>(
-      "communication_data_type", "dtype of the gradient reduction; when not given: grad_accum_dtype");
+      "communication_data_type", "dtype of the gradient reduction; defaults to grad_accum_dtype");
   table
       .refused("gradient_allreduce_op", choice, "\"mean\"",
-               "Zeno normalises the loss by valid tokens over all ranks, so a sum has no meaning")
+               "Zeno divides the loss by the number of loss tokens over all ranks, so a sum has no meaning")
       .set_choices({"mean", "sum"});
-  table.warned("prescale_gradients", boolean, "false", "gradients are normalised once, by valid tokens");
-  table.warned("gradient_predivide_factor", number, "1.0", "gradients are normalised once, by valid tokens");
-  table.no_effect("seq_parallel_communication_data_type", dtype, "\"fp32\"", "about sequence parallelism");
+  table.warned("prescale_gradients", boolean, "false",
+               "gradients are divided once, by the number of loss tokens");
+  table.warned("gradient_predivide_factor", number, "1.0",
+               "gradients are divided once, by the number of loss tokens");
+  table.no_effect("seq_parallel_communication_data_type", dtype, "\"fp32\"",
+                  "applies to sequence parallelism only");
 }
 
 // Written by people who come from other trainers. DeepSpeed has never read them.
 void add_foreign_scale_keys(TableBuilder& table) {
   table.warned("dynamic_loss_scale", boolean, "null",
-               "not a DeepSpeed key: the scale is dynamic where loss_scale is 0");
-  table.warned("fp16_scale_tolerance", number, "null", "an option of fairseq that DeepSpeed does not have");
+               "not a DeepSpeed key: loss_scale 0 makes the scale dynamic");
+  table.warned("fp16_scale_tolerance", number, "null", "a fairseq option that DeepSpeed does not have");
 }
 
 void add_fp16(TableBuilder& table) {
@@ -60,18 +65,18 @@ void add_fp16(TableBuilder& table) {
   table.key<kPrecision, kScale, &LossScaleConfig::loss_scale>("loss_scale", "fixed scale; 0: dynamic")
       .range(0);
   table.key<kPrecision, kScale, &LossScaleConfig::initial_scale_power>(
-      "initial_scale_power", "dynamic: first scale is 2 to this power");
+      "initial_scale_power", "dynamic: the initial scale is 2 to this power");
   table.key<kPrecision, kScale, &LossScaleConfig::window>("loss_scale_window",
-                                                          "clean steps before the scale doubles");
+                                                          "steps without overflow before the scale doubles");
   table.key<kPrecision, kScale, &LossScaleConfig::hysteresis>("hysteresis",
                                                               "overflows before the scale halves");
   table.key<kPrecision, kScale, &LossScaleConfig::consecutive_hysteresis>(
-      "consecutive_hysteresis", "a clean step refills the hysteresis");
+      "consecutive_hysteresis", "a step without overflow resets the hysteresis");
   table.key<kPrecision, kScale, &LossScaleConfig::min_loss_scale>("min_loss_scale",
                                                                   "an overflow at this scale ends the run");
-  table.no_effect("auto_cast", boolean, "false", "inputs are token ids: nothing to cast");
+  table.no_effect("auto_cast", boolean, "false", "inputs are token ids: there is nothing to cast");
   table.refused("fp16_master_weights_and_grads", boolean, "false", "master weights are fp32");
-  table.warned("opt_level", text, "null", "an apex option, not a DeepSpeed key any more");
+  table.warned("opt_level", text, "null", "an apex option, no longer a DeepSpeed key");
   add_foreign_scale_keys(table);
 }
 
@@ -84,7 +89,7 @@ void add_bf16(TableBuilder& table) {
   table.refused("bf16_master_weights_and_grads", boolean, "false",
                 "use zeno.state_dtype (--state-dtype bf16)");
   table.refused("bf16_optimizer_states", boolean, "false", "use zeno.state_dtype (--state-dtype bf16)");
-  constexpr std::string_view kNoScale = "bf16 needs no loss scale: the key belongs in fp16";
+  constexpr std::string_view kNoScale = "bf16 needs no loss scale; the key belongs in fp16";
   table.warned("auto_cast", boolean, "null", kNoScale);
   table.warned("loss_scale", number, "null", kNoScale);
   table.warned("initial_scale_power", integer, "null", kNoScale);
@@ -96,7 +101,7 @@ void add_bf16(TableBuilder& table) {
   add_foreign_scale_keys(table);
   table.top();
   table.open_block("bfloat16", KeyStatus::renamed, "the old name of bf16").rename_to = {"bf16"};
-  table.open_block("bfp16", KeyStatus::warned, "DeepSpeed does not know this block either; write bf16");
+  table.open_block("bfp16", KeyStatus::warned, "DeepSpeed does not know this block either; use bf16");
 }
 
 }  // namespace
@@ -114,7 +119,7 @@ void add_precision_keys(TableBuilder& table) {
       .set_default("null");
   table.no_effect("buffer_dtype", dtype, "null", "the models have no buffers to cast");
   table.top();
-  table.open_block("amp", KeyStatus::refused, "apex amp does not work with ZeRO: use bf16 or fp16");
+  table.open_block("amp", KeyStatus::refused, "apex amp does not work with ZeRO; use bf16 or fp16");
   table.block("torch_autocast", KeyStatus::refused,
               "autocast changes the results; remove it and use bf16 or fp16");
   table.inside("enabled", boolean, "false");

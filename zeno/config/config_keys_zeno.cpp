@@ -18,13 +18,13 @@ void add_activation_checkpointing(TableBuilder& table) {
           "number_checkpoints", "keep this many block inputs: zeno.recompute full, every = blocks / number")
       .range(0);
   table.no_effect("partition_activations", boolean, "false",
-                  "splits over model-parallel ranks: there are none");
+                  "shards over model-parallel ranks, which Zeno does not have");
   table
       .key<kRecompute, &RecomputeConfig::offload>(
-          "cpu_checkpointing", "GPUs: block inputs kept for recompute full wait for backward in host memory")
+          "cpu_checkpointing", "GPUs: keep block inputs of recompute full in host memory until backward")
       .set_flag("--offload-activations");
-  table.no_effect("contiguous_memory_optimization", boolean, "false", "activations are in an arena already");
-  table.no_effect("synchronize_checkpoint_boundary", boolean, "false", "a debugging aid of PyTorch");
+  table.no_effect("contiguous_memory_optimization", boolean, "false", "activations are already in an arena");
+  table.no_effect("synchronize_checkpoint_boundary", boolean, "false", "a debugging aid for PyTorch");
   table.warned("profile", boolean, "false", "use --trace");
   ConfigKey& enabled = table.key<kRecompute, &RecomputeConfig::enabled>(
       "enabled", "not a DeepSpeed key; read as zeno.recompute full");
@@ -35,69 +35,72 @@ void add_numerics(TableBuilder& table) {
   table
       .key<&TrainConfig::precision, &PrecisionConfig::compute>(
           "dtype",
-          "compute dtype; when not given: with --config from fp16 and bf16, else bf16 on GPUs and fp32 on "
-          "CPUs")
+          "compute dtype; defaults to bf16 on GPUs and fp32 on CPUs, with --config to what fp16 and bf16 say")
 
       .set_flag("--dtype");
   table
       .key<&TrainConfig::precision, &PrecisionConfig::matmul>(
           "matmul_dtype",
-          "matrix multiplications of blocks; auto: in the compute dtype; fp8: on GPUs, with dtype bf16")
+          "dtype of matmuls in blocks; auto: the compute dtype; fp8: on GPUs, with dtype bf16")
       .set_flag("--matmul-dtype");
   table
       .key<&TrainConfig::precision, &PrecisionConfig::states>(
-          "state_dtype", "masters and moments; bf16: rounded stochastically, a third of the bytes")
+          "state_dtype", "dtype of masters and moments; bf16: stochastic rounding, a third of the bytes")
       .set_flag("--state-dtype");
   table
       .key<&TrainConfig::precision, &PrecisionConfig::moments>(
-          "moment_dtype", "moments alone; 8bit: 8.5 bits per value, in blocks, rounded stochastically")
+          "moment_dtype",
+          "dtype of moments only; 8bit: 8.5 bits per value, in blocks, with stochastic rounding")
       .set_flag("--moment-dtype");
   table
       .key<kRecompute, &RecomputeConfig::mode>(
-          "recompute", "activations computed again in backward; auto: no more than the memory asks for")
+          "recompute", "activations to recompute in backward; auto: only as many as memory requires")
       .set_flag("--recompute");
   table.key<kRecompute, &RecomputeConfig::every>("recompute_every", "keep the input of every k-th block")
       .range(1)
       .set_flag("--recompute-every");
-  table.key<kRun, &RunConfig::order>("order", "micro-batches one by one, or layer by layer")
+  table
+      .key<kRun, &RunConfig::order>("order",
+                                    "horizontal: micro-batch by micro-batch; vertical: layer by layer")
       .set_flag("--order");
   table
       .key<kRun, &RunConfig::deterministic>(
-          "deterministic", "GPUs: the same bits in every run, at a price; the CPU always does")
+          "deterministic",
+          "GPUs: the same bits in every run, at some cost in speed; CPUs are always deterministic")
       .set_flag("--deterministic");
   table.key<kRun, &RunConfig::reproducible>("reproducible", "the same bits at 1, 2, 4 and 8 ranks")
       .set_flag("--reproducible");
-  table.key<kRun, &RunConfig::seed>("seed", "seed of initial weights, shuffling and rounding")
+  table.key<kRun, &RunConfig::seed>("seed", "seed for initial weights, shuffling and rounding")
       .range(0)
       .set_flag("--seed");
 }
 
 void add_run(TableBuilder& table) {
-  table.key<kRun, &RunConfig::model>("model", "folder of the model").set_flag("--model").set_takes("DIR");
+  table.key<kRun, &RunConfig::model>("model", "model folder").set_flag("--model").set_takes("DIR");
   table.key<kRun, &RunConfig::data>("data", "training files").set_flag("--data").set_takes("FILE");
-  table.key<kRun, &RunConfig::out>("out", "folder for the result").set_flag("--out").set_takes("DIR");
-  table.key<kRun, &RunConfig::seq_len>("seq_len", "tokens per sample; 0: what the model takes, at most 1024")
+  table.key<kRun, &RunConfig::out>("out", "output folder").set_flag("--out").set_takes("DIR");
+  table.key<kRun, &RunConfig::seq_len>("seq_len", "tokens per sequence; 0: the model's limit, at most 1024")
       .range(0, kMaxSeqLen)
       .set_flag("--seq-len");
-  table.key<kRun, &RunConfig::steps>("steps", "optimizer steps; 0: by epochs")
+  table.key<kRun, &RunConfig::steps>("steps", "optimizer steps; 0: use epochs")
       .range(0, 1e15)
       .set_flag("--steps");
-  table.key<kRun, &RunConfig::epochs>("epochs", "passes over the data when steps is 0")
+  table.key<kRun, &RunConfig::epochs>("epochs", "passes over the data if steps is 0")
       .range(1e-9, 1e9)
       .set_flag("--epochs");
-  table.key<kRun, &RunConfig::ranks>("ranks", "ranks, as threads of one process; 0: as launched")
+  table.key<kRun, &RunConfig::ranks>("ranks", "ranks as threads of one process; 0: as launched")
       .range(0, 65536)
       .set_flag("--ranks");
-  table.key<kRun, &RunConfig::device>("device", "where to compute; auto: a GPU when there is one")
+  table.key<kRun, &RunConfig::device>("device", "device to train on; auto: a GPU if there is one")
       .set_flag("--device");
   table
       .key<kRun, &RunConfig::limit_gpu_clock>(
           "limit_gpu_clock",
-          "GPUs at their power cap, as root: hold the clock where it settles, until the run ends")
+          "GPUs, as root: hold the clock where the power cap settles it, until the run ends")
       .set_flag("--limit-gpu-clock");
   table
-      .key<kRun, &RunConfig::save_every>("save_every",
-                                         "steps between checkpoints, written while training goes on; 0: none")
+      .key<kRun, &RunConfig::save_every>(
+          "save_every", "steps between checkpoints, written while training continues; 0: none")
       .range(0)
       .set_flag("--save-every");
   table.key<kRun, &RunConfig::keep_last>("keep_last", "keep the newest N checkpoints; 0: all")
@@ -105,21 +108,21 @@ void add_run(TableBuilder& table) {
       .set_flag("--keep-last");
   table
       .key<kRun, &RunConfig::keep_every>("keep_every",
-                                         "also keep those whose step is a multiple of N; 0: none")
+                                         "also keep checkpoints whose step is a multiple of N; 0: none")
       .range(0)
       .set_flag("--keep-every");
   table
       .key<kRun, &RunConfig::save_deadline_s>(
           "save_deadline_s",
-          "after Ctrl-C, SIGTERM or SIGHUP: seconds for the step and saving, then exit code 7; 0: no limit")
+          "seconds for the step and saving after Ctrl-C, SIGTERM or SIGHUP, then exit code 7; 0: no limit")
       .range(0, 1e9)
       .set_flag("--save-deadline");
-  table.key<kRun, &RunConfig::resume>("resume", "auto, or a checkpoint folder")
+  table.key<kRun, &RunConfig::resume>("resume", "auto or a checkpoint folder")
       .set_flag("--resume")
       .set_takes("auto|DIR");
   table
       .key<kRun, &RunConfig::max_restarts>(
-          "max_restarts", "restart a run that died up to N times, from its newest checkpoint")
+          "max_restarts", "if the run dies, restart it up to N times from its newest checkpoint")
       .range(0, 1e6)
       .set_flag("--max-restarts");
   table
@@ -130,16 +133,16 @@ void add_run(TableBuilder& table) {
   table
       .key<kRun, &RunConfig::peer_snapshot>(
           "peer_snapshot",
-          "steps between copies of the state in the memory of its own and another host; 0: none")
+          "steps between copies of the state in the memory of this and another host; 0: none")
       .range(0)
       .set_flag("--peer-snapshot", "1");
   table.key<kRun, &RunConfig::peer_snapshot_dir>("peer_snapshot_dir", "memory file system for these copies")
       .set_flag("--peer-snapshot-dir")
       .set_takes("DIR");
   table
-      .key<kRun, &RunConfig::cache>("cache",
-                                    "folder for what is made once (tokenised data, matmul plans, rates of "
-                                    "the machine); empty: ~/.cache/zeno")
+      .key<kRun, &RunConfig::cache>(
+          "cache",
+          "folder for data computed once (tokenised data, matmul plans, machine rates); empty: ~/.cache/zeno")
       .set_flag("--cache")
       .set_takes("DIR");
   table.key<kRun, &RunConfig::log>("log", "metrics file; empty: metrics.jsonl in out")
@@ -150,32 +153,32 @@ void add_run(TableBuilder& table) {
       .set_takes("FILE");
   table
       .key<kRun, &RunConfig::done_file>(
-          "done_file", "created after everything has been saved: for launchers that lose exit codes")
+          "done_file", "file created after everything is saved, for launchers that lose exit codes")
       .set_flag("--done-file")
       .set_takes("FILE");
-  table.key<kRun, &RunConfig::deadline_s>("deadline_s", "longest wait for another rank, seconds")
+  table.key<kRun, &RunConfig::deadline_s>("deadline_s", "seconds to wait for another rank at most")
       .range(0.001, 1e9)
       .set_flag("--deadline");
   table
       .key<kRun, &RunConfig::disk_deadline_s>("disk_deadline_s",
-                                              "longest wait for a disk to respond, seconds")
+                                              "seconds to wait for a disk to respond at most")
       .range(0.001, 1e9)
       .set_flag("--disk-deadline");
   table
-      .key<kRun, &RunConfig::choose>(
-          "auto",
-          "stage, offload, recompute, batch and order that are not given: chosen by the planner; "
-          "on without --config")
+      .key<kRun, &RunConfig::choose>("auto",
+                                     "let the planner choose stage, offload, recompute, batch and order "
+                                     "unless they are given; on without --config")
       .set_flag("--auto")
       .set_flag_off("--no-auto");
   table
       .key<kRun, &RunConfig::device_mem>(
-          "device_mem", "device memory a rank may use, such as 80GB or 79GiB; empty: what is free")
+          "device_mem", "device memory a rank may use, such as 80GB or 79GiB; empty: all free memory")
       .set_flag("--device-mem")
       .set_takes("SIZE");
   table
       .key<kRun, &RunConfig::host_mem>(
-          "host_mem", "host memory that all ranks of a host may use, such as 512GB; empty: what is free")
+          "host_mem",
+          "host memory that all ranks of a host may use together, such as 512GB; empty: all free memory")
       .set_flag("--host-mem")
       .set_takes("SIZE");
 }

@@ -17,24 +17,24 @@ void add_communication(TableBuilder& table) {
       .range(0);
   table
       .key<kZero, &ZeroConfig::allgather_bucket_size>("allgather_bucket_size",
-                                                      "elements per weight all-gather; even")
+                                                      "elements per all-gather of weights; even")
       .range(0);
   table
       .key<kZero, &ZeroConfig::overlap_comm>(
-          "overlap_comm", "communicate beside the computation; when not given: true at stage 3, else false")
+          "overlap_comm", "communicate while computing; defaults to true at stage 3, else to false")
       .set_flag("--overlap-comm");
   table.key<kZero, &ZeroConfig::round_robin_gradients>("round_robin_gradients",
                                                        "spread consecutive gradients over the ranks");
   table.key<kZero, &ZeroConfig::ignore_unused_parameters>(
       "ignore_unused_parameters", "false: a trainable parameter without a gradient is an error");
   table.no_effect("use_multi_rank_bucket_allreduce", boolean, "true",
-                  "Zeno always issues a true reduce-scatter");
+                  "Zeno always uses a true reduce-scatter");
   table.no_effect("allgather_partitions", boolean, "true", "DeepSpeed does not read it either");
   table.no_effect("load_from_fp32_weights", boolean, "true",
                   "a checkpoint holds fp32 masters and they are used");
   table.no_effect("elastic_checkpoint", boolean, "false", "every checkpoint loads at any world size");
   table.refused("legacy_stage1", boolean, "false",
-                "the old stage 1 is gone, also from DeepSpeed; drop the key");
+                "DeepSpeed has dropped the old stage 1 too; remove the key");
 }
 
 void add_stage3(TableBuilder& table) {
@@ -46,36 +46,37 @@ void add_stage3(TableBuilder& table) {
       .set_rounds_down();
   table
       .key<kZero, &ZeroConfig::param_persistence_threshold>(
-          "stage3_param_persistence_threshold", "parameters of at most this many elements stay gathered")
+          "stage3_param_persistence_threshold", "parameters with at most this many elements stay gathered")
       .range(0);
   table
-      .key<kZero, &ZeroConfig::model_persistence_threshold>("stage3_model_persistence_threshold",
-                                                            "most elements kept gathered in all")
+      .key<kZero, &ZeroConfig::model_persistence_threshold>(
+          "stage3_model_persistence_threshold", "maximum number of elements that stay gathered, in total")
       .range(0);
   table
       .key<kZero, &ZeroConfig::max_live_parameters>("stage3_max_live_parameters",
-                                                    "bound on prefetch, elements")
+                                                    "limit on prefetch, in elements")
       .range(0);
   table
-      .key<kZero, &ZeroConfig::max_reuse_distance>("stage3_max_reuse_distance",
-                                                   "keep a unit used again within this many elements")
+      .key<kZero, &ZeroConfig::max_reuse_distance>(
+          "stage3_max_reuse_distance", "keep a unit gathered if it is used again within this many elements")
       .range(0);
   table.no_effect("stage3_gather_16bit_weights_on_model_save", boolean, "false",
                   "Zeno always saves whole weights, without gathering them on one rank");
-  table.no_effect("stage3_module_granularity_threshold", integer, "0", "units are whole blocks already");
+  table.no_effect("stage3_module_granularity_threshold", integer, "0", "units are already whole blocks");
   table.no_effect("stage3_use_all_reduce_for_fetch_params", boolean, "false",
-                  "gathers write into their final place already");
+                  "gathers already write into their final place");
   table.no_effect("stage3_allgather_sequential", boolean, "false", "gathers need no coalescing buffer");
   table.no_effect("memory_efficient_linear", boolean, "true",
                   "gathered weights are never saved for backward");
   table.no_effect("pipeline_loading_checkpoint", boolean, "false",
-                  "ranks read only their part of a checkpoint");
-  table.no_effect("override_module_apply", boolean, "true", "about PyTorch modules");
+                  "each rank reads only its part of a checkpoint");
+  table.no_effect("override_module_apply", boolean, "true", "applies to PyTorch modules only");
   table.no_effect("log_trace_cache_warnings", boolean, "false",
-                  "the step program is compiled: no trace to lose");
+                  "the step program is compiled; there is no trace to lose");
   table.no_effect("enable_sanity_checks", boolean, "false",
                   "ranks always compare their collectives at start");
-  table.no_effect("save_muon_momentum_buffer_in_memory", boolean, "false", "about the Muon optimizer");
+  table.no_effect("save_muon_momentum_buffer_in_memory", boolean, "false",
+                  "applies to the Muon optimizer only");
   for (const char* name :
        {"prefetch_bucket_size", "param_persistence_threshold", "model_persistence_threshold",
         "max_live_parameters", "max_reuse_distance", "module_granularity_threshold"}) {
@@ -94,19 +95,19 @@ void add_stage3(TableBuilder& table) {
 
 void add_groups(TableBuilder& table) {
   table
-      .key<kZero, &ZeroConfig::shard_group>(
-          "mics_shard_size",
-          "ranks that share one copy of what the stage shards, such as those of a host; up to 1: all")
+      .key<kZero, &ZeroConfig::shard_group>("mics_shard_size",
+                                            "ranks that share one copy of what the stage shards, such as "
+                                            "those of one host; 1 or less: all ranks")
       .range(-1)
       .set_flag("--shard-group");
   table
       .key<kZero, &ZeroConfig::param_group>("zero_hpz_partition_size",
                                             "stage 3: ranks that share one copy of the parameters; gradients "
-                                            "and optimizer states stay sharded over all")
+                                            "and optimizer states stay sharded over all ranks")
       .range(0)
       .set_flag("--param-group");
   table.no_effect("mics_hierarchical_params_gather", boolean, "false",
-                  "parameters are gathered between hosts first and within them then");
+                  "parameters are always gathered between hosts first, then within each host");
 }
 
 void add_refused(TableBuilder& table) {
@@ -137,32 +138,36 @@ void add_offload_optimizer(TableBuilder& table) {
   table.block("zero_optimization.offload_optimizer");
   table
       .key<kZero, kOptimizer, &OffloadOptimizerConfig::device>(
-          "device", "where optimizer states live; auto: as near as they fit, on disk only with nvme_path")
+          "device",
+          "where optimizer states live; auto: as close to the device as they fit, on disk only with "
+          "nvme_path")
       .set_flag("--offload-optimizer");
   table
       .key<kZero, kOptimizer, &OffloadOptimizerConfig::nvme_path>(
-          "nvme_path", "folder on a fast disk; several, by comma, are striped")
+          "nvme_path", "folder on a fast disk; states are striped over several folders separated by commas")
       .set_flag("--nvme-path")
       .set_takes("DIR");
   table
-      .key<kZero, kOptimizer, &OffloadOptimizerConfig::buffer_count>("buffer_count",
-                                                                     "nvme: chunks in host memory at once")
+      .key<kZero, kOptimizer, &OffloadOptimizerConfig::buffer_count>(
+          "buffer_count", "nvme: chunks in host memory at the same time")
       .range(0);
   table.no_effect("pin_memory", boolean, "false", "host memory of GPUs is always pinned");
   table.no_effect("pipeline_read", boolean, "false", "reads always run ahead of the update");
   table.no_effect("pipeline_write", boolean, "false", "writes always run behind the update");
-  table.key<kZero, kOptimizer, &OffloadOptimizerConfig::ratio>("ratio", "part that leaves the device")
+  table
+      .key<kZero, kOptimizer, &OffloadOptimizerConfig::ratio>("ratio",
+                                                              "fraction of the states that leaves the device")
       .range(0, 1);
   table
       .key<kZero, kOptimizer, &OffloadOptimizerConfig::cpu_share>(
           "cpu_share",
-          "share of the states in a GPU's host memory that the CPU updates; -1: by measured rates")
+          "fraction of the states in a GPU's host memory that the CPU updates; -1: from measured rates")
       .range(-1, 1)
       .set_flag("--cpu-share");
-  table.no_effect("fast_init", boolean, "false", "state is created in its tier");
-  table.no_effect("super_offload", boolean, "false", "reads run ahead of the norm: nothing is speculated");
-  table.no_effect("cpuadam_cores_perc", number, "0.8", "about super_offload").range(0, 1);
-  table.warned("buffer_size", integer, "null", "not a DeepSpeed key any more: buffers are sized by the plan")
+  table.no_effect("fast_init", boolean, "false", "states are created in their tier");
+  table.no_effect("super_offload", boolean, "false", "reads run ahead of the norm; nothing is speculated");
+  table.no_effect("cpuadam_cores_perc", number, "0.8", "applies to super_offload only").range(0, 1);
+  table.warned("buffer_size", integer, "null", "no longer a DeepSpeed key; the plan sizes the buffers")
       .range(0);
 }
 
@@ -170,13 +175,15 @@ void add_offload_param(TableBuilder& table) {
   table.block("zero_optimization.offload_param");
   table
       .key<kZero, kParam, &OffloadParamConfig::device>(
-          "device", "where parameters live between uses; needs stage 3 or one rank; auto: none")
+          "device", "where parameters live between uses; requires stage 3 or one rank; auto: none")
       .set_flag("--offload-param");
   table.key<kZero, kParam, &OffloadParamConfig::nvme_path>("nvme_path", "folder for device nvme");
-  table.no_effect("buffer_count", integer, "5", "stage3_prefetch_bucket_size says how far to read ahead")
+  table.no_effect("buffer_count", integer, "5", "stage3_prefetch_bucket_size sets how far to read ahead")
       .range(0);
-  table.no_effect("buffer_size", integer, "1e8", "buffers hold whole blocks, sized by the plan").range(0);
-  table.key<kZero, kParam, &OffloadParamConfig::max_in_cpu>("max_in_cpu", "elements kept in RAM with nvme")
+  table.no_effect("buffer_size", integer, "1e8", "buffers hold whole blocks; the plan sizes them").range(0);
+  table
+      .key<kZero, kParam, &OffloadParamConfig::max_in_cpu>("max_in_cpu",
+                                                           "elements kept in host memory with nvme")
       .range(0);
   table.no_effect("pin_memory", boolean, "false", "host memory of GPUs is always pinned");
 }
@@ -196,9 +203,9 @@ void add_inner_blocks(TableBuilder& table) {
   table.inside("full_warm_up_rounds", integer, "0").range(0);
   table.inside("pt_reserved_cores_perc", number, "0.5").range(0, 1);
   table.inside("steps_per_epoch", integer, "null").range(1);
-  table.block("zero_optimization.leaf_module", KeyStatus::no_effect, "units are whole blocks already");
+  table.block("zero_optimization.leaf_module", KeyStatus::no_effect, "units are already whole blocks");
   for (const char* name : {"classes", "names", "name_suffixes"}) table.inside(name, texts, "null");
-  table.block("zero_optimization.zeropp_loco_param", KeyStatus::refused, "needs zero_quantized_gradients");
+  table.block("zero_optimization.zeropp_loco_param", KeyStatus::refused, "requires zero_quantized_gradients");
   table.inside("err_beta", number, "0.8").range(0, 1);
   table.inside("reset_T", integer, "1024").range(1);
 }
@@ -208,8 +215,8 @@ void add_inner_blocks(TableBuilder& table) {
 void add_zero_keys(TableBuilder& table) {
   table.block("zero_optimization");
   table
-      .key<kZero, &ZeroConfig::stage>("stage",
-                                      "0 off; 1 shards optimizer state, 2 gradients too, 3 parameters too")
+      .key<kZero, &ZeroConfig::stage>(
+          "stage", "0: off; 1: shard optimizer states; 2: gradients too; 3: parameters too")
       .range(0, 3)
       .set_flag("--stage");
   add_communication(table);

@@ -85,7 +85,7 @@ class ConfigReader {
   std::string at(int line) const { return fmt::format("{}:{}", source_, line); }
 
   static std::string hint(const KeySuggestion& suggestion) {
-    if (suggestion.path.empty()) return "; see docs/config.md for the keys that exist";
+    if (suggestion.path.empty()) return "; docs/config.md lists all keys";
     return fmt::format("; did you mean {}?", suggestion.path);
   }
 
@@ -143,14 +143,14 @@ class ConfigReader {
     const JsonValue& value = member.value;
     if (value.is(Type::null) || is_auto_text(value)) return;
     if (key.path == "zero_optimization" && value.is(Type::boolean)) {
-      warn(at(member.line), key.path, "a boolean is deprecated: true is read as stage 1");
+      warn(at(member.line), key.path, "booleans are deprecated: true is read as stage 1");
       JsonValue stage = parse_relaxed_json(value.boolean ? "1" : "0", source_);
       add(*find_key("zero_optimization.stage"), key.path, stage, member.line);
       return;
     }
     check_value(key, value, fmt::format("{}: {}", at(member.line), key.path), parsed_.warnings);
     const bool first = blocks_.emplace(key.path, member.line).second;
-    require(first, ErrorKind::usage, "[config] {}: {} is the old name of {}, which is given too; keep one",
+    require(first, ErrorKind::usage, "[config] {}: {} is the old name of {}, which is also given; keep one",
             at(member.line), member.key, key.path);
     if (is_block_on(key, value)) apply_block_status(key, member.line);
     if (key.type == KeyType::block) read_block(value, key.path, key.strict);

@@ -30,10 +30,10 @@ struct ParsedConfig {
   std::vector<std::string> warnings;  // one line each: place, key, what it means
   std::vector<std::string> notes;     // keys that were accepted and change nothing, and why
   std::map<std::string, ValueOrigin, std::less<>> origins;  // by key; a key not here has its default
-  // Values of the file in whose place a flag has put others, by key.
+  // Values of the file that a flag has replaced, by key.
   std::map<std::string, JsonValue, std::less<>> replaced;
   bool from_file = false;
-  std::string command;  // that asks for this, for reports; empty where there was none
+  std::string command;  // the command line, for reports; empty if there was none
 
   bool given(std::string_view key) const;  // by the file or a flag
   bool is_auto(std::string_view key) const;

@@ -21,7 +21,7 @@ void mark_open(ParsedConfig& parsed) {
   const auto mark = [&](const char* key) {
     if (!parsed.given(key))
       parsed.origins.insert_or_assign(
-          key, ValueOrigin{ValueOrigin::Kind::planned, "the planner, when the run starts"});
+          key, ValueOrigin{ValueOrigin::Kind::planned, "chosen by the planner when the run starts"});
   };
   for (const char* key : {"zero_optimization.stage", "zero_optimization.overlap_comm",
                           "zero_optimization.offload_optimizer.device",
@@ -49,7 +49,7 @@ std::string print_config(const ParsedConfig& parsed) {
     const bool open = !by_default && found->second.kind == ValueOrigin::Kind::planned;
     lines.push_back({key.path,
                      open    ? "open"
-                     : unset ? "not given"
+                     : unset ? "not set"
                              : key.show(parsed.config),
                      by_default ? std::string("default") : found->second.text});
     key_width = std::max(key_width, key.path.size());

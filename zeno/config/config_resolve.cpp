@@ -86,7 +86,7 @@ void resolve_zero(ParsedConfig& parsed) {
           "[config] {}: got {}, expected an even number of elements",
           where(parsed, "zero_optimization.allgather_bucket_size"), zero.allgather_bucket_size);
   require(zero.shard_group <= 1 || zero.param_group <= 1, kUsage,
-          "[config] {} and {}: got both, expected one: groups for everything, or for parameters alone",
+          "[config] {} and {}: got both, expected one: groups for all states, or for the parameters only",
           where(parsed, "zero_optimization.mics_shard_size"),
           where(parsed, "zero_optimization.zero_hpz_partition_size"));
   const auto no_effect = [&](const char* key) {
@@ -111,7 +111,7 @@ void resolve_offload(ParsedConfig& parsed) {
   if (param.device == OffloadDevice::automatic)
     param.device = OffloadDevice::none;  // as where it is not given
   if (param.device != OffloadDevice::none && !zero::shards_parameters(int(zero.stage)))
-    parsed.notes.push_back(fmt::format("{}: at stage {} parameters leave the device only with one rank",
+    parsed.notes.push_back(fmt::format("{}: at stage {}, parameters leave the device only with one rank",
                                        where(parsed, "zero_optimization.offload_param.device"), zero.stage));
   // One set of folders serves both.
   constexpr const char* kParamPath = "zero_optimization.offload_param.nvme_path";
@@ -126,7 +126,7 @@ void resolve_offload(ParsedConfig& parsed) {
   }
   const auto needs_path = [&](OffloadDevice device, const std::string& path, const char* key) {
     require(device != OffloadDevice::nvme || !path.empty(), kUsage,
-            "[config] {}: device nvme needs nvme_path; give it or --nvme-path", where(parsed, key));
+            "[config] {}: device nvme requires nvme_path; set it or give --nvme-path", where(parsed, key));
   };
   needs_path(optimizer.device, optimizer.nvme_path, "zero_optimization.offload_optimizer.device");
   needs_path(param.device, param.nvme_path, "zero_optimization.offload_param.device");
@@ -141,8 +141,9 @@ void resolve_optimizer(ParsedConfig& parsed) {
   if (adam) {
     o.kind = is("AdamW") || o.adam_w_mode ? OptimizerKind::adamw : OptimizerKind::adam;
     if (is("AdamW") && !o.adam_w_mode) {
-      parsed.warnings.push_back(fmt::format("{}: no effect with type AdamW, whose decay is always decoupled",
-                                            where(parsed, "optimizer.params.adam_w_mode")));
+      parsed.warnings.push_back(
+          fmt::format("{}: no effect with type AdamW, which always decouples weight decay",
+                      where(parsed, "optimizer.params.adam_w_mode")));
     }
   } else if (is("SGD")) {
     o.kind = OptimizerKind::sgd;
@@ -163,9 +164,10 @@ void resolve_warmup(ParsedConfig& parsed) {
   constexpr const char* kMaxLr = "scheduler.params.warmup_max_lr";
   constexpr const char* kWarmup = "scheduler.params.warmup_num_steps";
   const bool plain = s.type == ScheduleType::warmup_lr || s.type == ScheduleType::warmup_decay_lr;
-  require(s.warmup < 1 || s.warmup == std::floor(s.warmup), kUsage,
-          "[config] {}: got {}, expected whole steps, or a number below 1 for a part of the run",
-          where(parsed, kWarmup), s.warmup);
+  require(
+      s.warmup < 1 || s.warmup == std::floor(s.warmup), kUsage,
+      "[config] {}: got {}, expected a whole number of steps, or a number below 1 for a fraction of the run",
+      where(parsed, kWarmup), s.warmup);
   if (s.warmup >= 1) s.warmup_steps = int64_t(s.warmup);
   if (!plain && s.type != ScheduleType::warmup_cosine_lr) return;
   if (!parsed.given(kWarmup) && !parsed.is_auto(kWarmup)) {
@@ -196,7 +198,7 @@ void resolve_schedule(ParsedConfig& parsed) {
   resolve_warmup(parsed);
   if (s.type == ScheduleType::one_cycle) {
     require(parsed.given("scheduler.params.cycle_min_lr") && parsed.given("scheduler.params.cycle_max_lr"),
-            kUsage, "[config] {}: OneCycle needs cycle_min_lr and cycle_max_lr",
+            kUsage, "[config] {}: OneCycle requires cycle_min_lr and cycle_max_lr",
             where(parsed, "scheduler.type"));
     if (!parsed.given("scheduler.params.cycle_momentum")) {
       parsed.warnings.push_back(fmt::format("{}: momentum is not cycled (DeepSpeed does by default)",
@@ -219,7 +221,7 @@ void resolve_eval(ParsedConfig& parsed) {
   if (!eval.data.empty() || eval.split > 0) return;
   const auto needs_data = [&](bool wanted, const char* key) {
     require(!wanted, kUsage,
-            "[config] {}: there is nothing to evaluate on; give --eval-data FILE or --eval-split PART",
+            "[config] {}: got no evaluation data, expected some; give --eval-data FILE or --eval-split PART",
             where(parsed, key));
   };
   needs_data(eval.keep_best, "zeno.keep_best");
@@ -269,19 +271,19 @@ void note_idle_values(ParsedConfig& parsed) {
     bool idle;
     std::string_view why;
   } values[] = {
-      {"zeno.epochs", run.steps > 0, "beside steps, which say how long the run is"},
-      {"zeno.keep_last", run.save_every == 0, "without save_every: there are no checkpoints"},
-      {"zeno.keep_every", run.save_every == 0, "without save_every: there are no checkpoints"},
+      {"zeno.epochs", run.steps > 0, "because steps sets the length of the run"},
+      {"zeno.keep_last", run.save_every == 0, "without save_every, as there are no checkpoints"},
+      {"zeno.keep_every", run.save_every == 0, "without save_every, as there are no checkpoints"},
       {"zeno.peer_snapshot_dir", run.peer_snapshot == 0, "without peer_snapshot"},
       {"zeno.order", run.reproducible && run.order == MicroBatchOrder::horizontal,
-       "beside reproducible, which goes layer by layer"},
+       "with reproducible, which goes layer by layer"},
       {"sparse_gradients", config.sparse_gradients && run.device == RunDevice::cuda,
        "on GPUs, which reduce whole gradients"},
       {"zero_optimization.offload_optimizer.cpu_share", run.device == RunDevice::cpu,
-       "on a CPU, which updates everything"},
+       "on a CPU, which updates all states anyway"},
       {"zeno.recompute_every", !blocks, no_blocks},
       {"activation_checkpointing.cpu_checkpointing", config.recompute.offload && !blocks, no_blocks},
-      {"zero_optimization.offload_optimizer.nvme_path", !disk, "where nothing is kept on disk"},
+      {"zero_optimization.offload_optimizer.nvme_path", !disk, "if nothing is kept on disk"},
       {"zeno.eval_max_samples", !evaluates, "without eval_data or eval_split"},
       {"zeno.best_metric", !evaluates, "without eval_data or eval_split"},
       {"zeno.early_stopping_delta", config.eval.early_stopping == 0, "without early_stopping"},
@@ -360,9 +362,9 @@ void resolve_steps(ParsedConfig& parsed, int64_t total_steps) {
   }
   if (s.warmup > 0 && s.warmup < 1) s.warmup_steps = int64_t(std::ceil(s.warmup * double(s.total_steps)));
   if (needs_total_steps(s.type) && s.warmup_steps > s.total_steps) {
-    parsed.warnings.push_back(
-        fmt::format("{}: {} steps of warm-up are more than the {} steps of the schedule",
-                    where(parsed, "scheduler.params.warmup_num_steps"), s.warmup_steps, s.total_steps));
+    parsed.warnings.push_back(fmt::format("{}: {} warm-up steps are more than the {} steps of the schedule",
+                                          where(parsed, "scheduler.params.warmup_num_steps"), s.warmup_steps,
+                                          s.total_steps));
   }
 }
 

@@ -107,7 +107,7 @@ DiskOptions disk_of(const TrainConfig& config) {
 int64_t sequence_length(const RunConfig& run, int64_t max_positions) {
   constexpr int64_t kPractical = 1024;
   if (run.seq_len > max_positions && log_rank() <= 0) {
-    log_warning("--seq-len {}: the model was made for sequences up to {}; longer samples are new to it",
+    log_warning("--seq-len {}: the model was made for sequences up to {}; it has not seen longer ones",
                 run.seq_len, max_positions);
   }
   return run.seq_len > 0 ? run.seq_len : std::min(max_positions, kPractical);
@@ -163,10 +163,9 @@ zero::EngineOptions engine_options(const TrainConfig& config, int64_t seq_len, D
 Device device_of(const RunConfig& run, int local_rank) {
   const int gpus = device_count(Device::Kind::cuda);
   if (run.device == RunDevice::cpu || (run.device == RunDevice::automatic && gpus == 0)) return {};
-  require(
-      gpus > 0, ErrorKind::usage,
-      "[train] --device cuda: got no GPU, expected at least one that this build can use; use --device cpu, "
-      "or see what zeno doctor says of it");
+  require(gpus > 0, ErrorKind::usage,
+          "[train] --device cuda: got no usable GPU, expected at least one; use --device cpu, or see what "
+          "zeno doctor says about it");
   return {Device::Kind::cuda, local_rank % gpus};
 }
 
@@ -179,7 +178,7 @@ void check_disk_folders(const ParsedConfig& parsed) {
     const auto origin = parsed.origins.find(key);
     for (const Path& folder : folders_of(paths)) {
       require(folder_exists(folder), ErrorKind::usage,
-              "[config] {}{}: got {}, which is not a folder of this machine; create it on a fast disk, or "
+              "[config] {}{}: got {}, which is not a folder on this machine; create it on a fast disk, or "
               "choose another with --nvme-path",
               origin == parsed.origins.end() ? "" : origin->second.text + ": ", key, folder.string());
     }

@@ -187,7 +187,7 @@ class Parser {
       if (peek() == '\\') {
         parse_escape(out);
       } else if (static_cast<unsigned char>(peek()) < 0x20 && peek() != '\t') {
-        error(fmt::format("control {} in a string, write it as \\u{:04x}", seen(), static_cast<int>(peek())));
+        error(fmt::format("control {} in a string; write it as \\u{:04x}", seen(), static_cast<int>(peek())));
       } else {
         out += peek();
         advance();

@@ -25,7 +25,7 @@ struct JsonValue {
   std::vector<JsonMember> members;  // object, in the order of the file
   int line = 0, column = 0;         // 1-based, in bytes
 
-  const JsonValue* find(std::string_view key) const;  // null when absent or when this is no object
+  const JsonValue* find(std::string_view key) const;  // null when absent or when this is not an object
   bool is(Type t) const { return type == t; }
 };
 
@@ -50,7 +50,7 @@ struct JsonDocument {
 };
 JsonDocument load_relaxed_json(const std::string& path_or_base64);
 
-// Empty optional when the text is no base64.
+// Empty optional when the text is not base64.
 std::optional<std::string> decode_base64(std::string_view text);
 
 }  // namespace zeno::config

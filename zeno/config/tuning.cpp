@@ -36,8 +36,9 @@ bool same_modules(const Path& model, const std::vector<std::string>& a, const st
 model::LoraOptions continued(const LoraConfig& lora, const Path& model) {
   model::LoraOptions adapter = model::adapter_options(lora.adapter);
   const auto same = [&](bool ok, std::string_view flag, const auto& got, const auto& has) {
-    require(ok, ErrorKind::usage, "[train] {}: got {}, expected {} as the adapter in {} has it; leave it out",
-            flag, got, has, lora.adapter);
+    require(ok, ErrorKind::usage,
+            "[train] {}: got {}, expected {}, the value of the adapter in {}; leave it out", flag, got, has,
+            lora.adapter);
   };
   same(lora.rank == 0 || lora.rank == adapter.rank, "--lora-rank", lora.rank, adapter.rank);
   same(lora.alpha == 0 || lora.alpha == adapter.alpha, "--lora-alpha", lora.alpha, adapter.alpha);
@@ -57,8 +58,7 @@ model::LoraOptions continued(const LoraConfig& lora, const Path& model) {
 model::Tuning tuning_of(const TrainConfig& config, bool trains) {
   const LoraConfig& lora = config.lora;
   model::Tuning tuning{.lora = {}, .neftune_alpha = config.data.neftune_alpha};
-  require(!lora.dora, ErrorKind::usage,
-          "[train] --dora: adapters with magnitudes are not part of this version; leave it out");
+  require(!lora.dora, ErrorKind::usage, "[train] --dora: is not supported; leave it out");
   if (!lora.adapter.empty()) {
     tuning.lora = continued(lora, config.run.model);
   } else if (lora.rank > 0) {
@@ -73,8 +73,7 @@ model::Tuning tuning_of(const TrainConfig& config, bool trains) {
                 !lora.rslora,
             ErrorKind::usage,
             "[train] --lora-alpha, --lora-dropout, --lora-targets, --modules-to-save, --rslora: got no "
-            "--lora-rank, expected one "
-            "such as --lora-rank 16; without it all weights are trained");
+            "--lora-rank, expected one such as --lora-rank 16; without it all weights are trained");
     require(!trains || lora.quantize_base == BaseDtype::none, ErrorKind::usage,
             "[train] --quantize-base nf4: got no --lora-rank, expected one such as --lora-rank 16; only a "
             "frozen base can be kept in 4 bits");

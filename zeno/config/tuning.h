@@ -6,9 +6,9 @@
 
 namespace zeno::config {
 
-// Adapters as the flags say, or those of the folder to go on from, whose options win. Throws a usage Error
-// where both say something and differ, and where something is asked for that only adapters have. `trains`
-// false: for evaluation, where a base in 4 bits needs no adapter.
+// Adapters as the flags say, or those of the adapter folder to continue training, whose options win. Throws a
+// usage Error where both say something and differ, and where something is asked for that only adapters have.
+// `trains` false: for evaluation, where a base in 4 bits needs no adapter.
 model::Tuning tuning_of(const TrainConfig& config, bool trains = true);
 
 }  // namespace zeno::config

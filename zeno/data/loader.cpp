@@ -43,7 +43,7 @@ Loader::Loader(const TokenSource& source, const SequenceTable& table, const Load
   if (options_.shuffle && table.sequences() < per_step_ && options_.rank == 0) {
     log_warning(
         "[loader] the data has {} sequences of {} tokens and a step takes {}: the rest of every step is "
-        "padding; add data or make the global batch smaller",
+        "padding; add data or reduce the global batch",
         table.sequences(), seq_len_, per_step_);
   }
 }

@@ -8,8 +8,8 @@
 //
 // For evaluation, shuffle = false: steps 0 .. steps_per_epoch()-1 go through everything once, in order.
 //
-// Documents are kept apart: attention and positions do not cross them, and nobody learns to predict the start
-// of the next one.
+// Documents are kept apart: attention and positions do not cross them, and no token is trained to predict the
+// start of the next one.
 //
 // step() is a pure function and may be called from any thread. Source and table must outlive the loader.
 #pragma once
@@ -41,7 +41,7 @@ class Loader {
   int64_t sequences() const { return table_.sequences(); }
   int64_t samples_per_step() const { return per_step_; }
   int64_t steps_per_epoch() const { return sampler_.steps_per_epoch(); }
-  // Passes over the data after so many steps.
+  // Passes over the data after this many steps.
   double epochs_after(int64_t steps) const { return double(steps) / double(steps_per_epoch()); }
   // The micro-batches of this rank for step `step`, counted from 0.
   std::vector<HostBatch> step(int64_t step) const;

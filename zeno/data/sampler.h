@@ -1,5 +1,5 @@
 // The order of training sequences as a function of (seed, epoch, index): no list in memory and no state to
-// save, so the place in the data is two integers.
+// save, so the position in the data is two integers.
 #pragma once
 
 #include <cstdint>

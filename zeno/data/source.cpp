@@ -49,15 +49,15 @@ uint64_t hash_of(const Values& values) {
 std::string why_empty(const BuildReport& report) {
   if (report.nothing_to_learn > 0) {
     return fmt::format(
-        "there is nothing to train on in {} records, expected an assistant turn, a completion or a text; "
-        "check the data, --data-format and --loss-on",
+        "{} records have nothing to train on, expected an assistant turn, a completion or a text; check the "
+        "data, --data-format and --loss-on",
         format_count(report.nothing_to_learn));
   }
   if (!report.bad.empty()) {
-    return fmt::format("every record was skipped, such as for this reason: {}; correct the data",
+    return fmt::format("every record was skipped, for example for this reason: {}; correct the data",
                        report.bad.begin()->first);
   }
-  return "there is no record in it; check the path";
+  return "there are no records in it; check the path";
 }
 
 }  // namespace
@@ -69,7 +69,8 @@ TokenSource TokenSource::open(const DatasetSpec& spec) {
   if (!files.to_build.empty()) {
     const DatasetIdentity identity = identify_dataset(spec, files);
     require(is_complete_cache(identity.folder), ErrorKind::data,
-            "[data] {}: not prepared, or changed since; start again", files.to_build[0].path.string());
+            "[data] {}: was not prepared, or has changed since; start again",
+            files.to_build[0].path.string());
     CachedSamples cache(identity.folder, identity.text);
     reason = why_empty(cache.report());
     source.add_cache(std::move(cache));
@@ -127,7 +128,7 @@ void TokenSource::add_token_file(const Path& path, int64_t vocab_size) {
     read_blocks(ids, path,
                 [&](auto block, size_t begin) { check_vocabulary(block, begin, vocab_size, path); });
   });
-  if (file.count() == 0) return log_warning("[data] {} is empty and is left out", path.string());
+  if (file.count() == 0) return log_warning("[data] {} is empty and is ignored", path.string());
   if (own_starts_.empty() && !parts_.empty()) {
     const auto before = std::get<CachedSamples>(parts_[0].tokens).document_starts();
     own_starts_.assign(before.begin(), before.end() - 1);

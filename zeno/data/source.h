@@ -1,5 +1,5 @@
-// What a run trains on: one stream of tokens cut into documents, with a mark on each token that is to be
-// learned. A document is a sample: a chat, a completion, a text file, a piece of a token file.
+// What a run trains on: one stream of tokens cut into documents, with a mark on each token that is trained. A
+// document is a sample: a chat, a completion, a text file, a piece of a token file.
 //
 // Owns generated tokens, or the mappings of a dataset cache and of token files, so data may be larger than
 // memory. Immutable after construction: share it between threads and ranks.
@@ -36,7 +36,7 @@ class TokenSource {
 
   // Tokens begin .. begin + out.size() of the stream.
   void copy(int64_t begin, std::span<int32_t> out) const;
-  // The same range: 1 where the token is to be learned.
+  // The same range: 1 if the token is trained.
   void copy_learned(int64_t begin, std::span<uint8_t> out) const;
   // A hash of all tokens and marks, as caches know theirs; of token files, of where documents begin. Reads no
   // tokens but those in memory.

@@ -47,10 +47,10 @@ void check_header(const Header& header, uint64_t file_bytes, const std::string& 
           header.vocab_size);
   // Compared as counts: count * width of a lying header could overflow.
   const uint64_t data_bytes = file_bytes - sizeof(Header);
-  require(
-      header.count <= data_bytes / header.width, ErrorKind::data,
-      "[token file] {}: truncated: got room for {} tokens, expected {} by the header; copy or write it again",
-      path, data_bytes / header.width, header.count);
+  require(header.count <= data_bytes / header.width, ErrorKind::data,
+          "[token file] {}: truncated: got room for {} tokens, expected {} as the header says; copy or write "
+          "it again",
+          path, data_bytes / header.width, header.count);
   require(header.count * header.width == data_bytes, ErrorKind::data,
           "[token file] {}: got {} bytes after the header, expected {} ({} tokens)", path, data_bytes,
           header.count * header.width, header.count);

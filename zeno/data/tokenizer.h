@@ -1,6 +1,6 @@
 // The tokenizer of a model folder, as its tokenizer.json describes it (or GPT-2's vocab.json and merges.txt):
-// the same ids, spans and texts as the Hugging Face `tokenizers` library gives. Whatever a file asks for that
-// is not built here is refused by name and place, never approximated. `truncation` and `padding` of the file
+// the same ids, spans and texts as the Hugging Face `tokenizers` library gives. Features of a file that are
+// not supported are refused by name and position, never approximated. `truncation` and `padding` of the file
 // are not applied, as in transformers.
 //
 // A cheap value: copies share what was read. Safe to share between threads. All calls block.

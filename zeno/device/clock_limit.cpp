@@ -108,7 +108,7 @@ void ClockLimit::watch() {
     int clock = 0;
     std::from_chars(line.data(), line.data() + line.size(), clock);
     if (clock <= 0) {
-      log_warning("[gpu] --limit-gpu-clock: no clock of {} to see: {}; it stays free", gpu_, line);
+      log_warning("[gpu] --limit-gpu-clock: cannot read the clock of {}: {}; it is not limited", gpu_, line);
       return;
     }
     seen.push_back(clock);
@@ -151,8 +151,9 @@ void ClockLimit::end() {
   const auto patience = std::chrono::steady_clock::now() + kPatience;
   while (keeper_ > 0 && waitpid(keeper_, nullptr, WNOHANG) == 0) {
     if (std::chrono::steady_clock::now() > patience)
-      return log_warning("[gpu] nvidia-smi does not end: is the clock of {} free? nvidia-smi -rgc frees it",
-                         gpu_);
+      return log_warning(
+          "[gpu] nvidia-smi does not end; the clock of {} may still be limited: nvidia-smi -rgc frees it",
+          gpu_);
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }

@@ -20,9 +20,9 @@ int device_count(Device::Kind kind);
 size_t available_memory(Device device);
 size_t total_memory(Device device);
 
-// What the driver and its libraries keep of the device for a process, beside all buffers: the context, which
-// exists from the first call on, and what is loaded later. Seen on an H200 with CUDA 13.0, cuDNN 9.14; 0 on a
-// CPU.
+// Device memory that the driver and its libraries take per process, in addition to all buffers: the context,
+// which exists from the first call on, and what is loaded later. Seen on an H200 with CUDA 13.0, cuDNN 9.14;
+// 0 on a CPU.
 struct LibraryMemory {
   size_t context = 0, later = 0;
 };

@@ -36,8 +36,8 @@ class DiskQueue {
   virtual bool register_buffer(std::span<std::byte> memory) = 0;
   // At most `depth` requests may be in flight.
   virtual void submit(const DiskRequest& request) = 0;
-  // Waits until something is done, fills in all that is (as far as there is room) and returns how many. There
-  // must be a request in flight.
+  // Waits until a request is done, fills in all that are (as far as there is room) and returns how many.
+  // There must be a request in flight.
   virtual size_t wait(std::span<DiskCompletion> done) = 0;
 };
 

@@ -1,10 +1,10 @@
-// State on disk: extents of fixed size, written and read whole. Their blocks are dealt out over the folders'
-// files (one drive each), go past the page cache with many requests in flight, and carry checksums that are
-// kept in memory, so that what comes back is what was written or an Error(io) that says what is damaged.
+// State on disk: extents of fixed size, written and read whole. Their blocks are striped over the folders'
+// files (one drive each) and bypass the page cache with many requests in flight. Their checksums are kept in
+// memory, so that a read returns what was written, or throws an Error(io) that says what is damaged.
 //
-// Owns its files, which go with it; they do not outlive the process as state, unless they are given away. All
-// calls block. Threads: one may read while another writes (other extents) or gives; no two may read at once,
-// and nobody may write while another writes or gives.
+// Owns its files and removes them with itself; they do not outlive the process as state, unless they are
+// given away. All calls block. Threads: one may read while another writes (other extents) or gives; no two
+// may read at the same time, and none may write while another writes or gives.
 #pragma once
 
 #include <cstddef>
@@ -25,9 +25,9 @@ namespace zeno {
 struct DiskOptions {
   std::vector<Path> folders;
   std::string name;    // "rank3": files <folder>/zeno-rank3.swap, and zeno-rank3b.swap after giving away
-  bool verify = true;  // checksums of what is read
+  bool verify = true;  // verify checksums on read
   size_t request_bytes = size_t(1) << 20;
-  int depth = 8;  // requests in flight, each way and for each folder
+  int depth = 8;  // requests in flight, per direction and per folder
   std::function<std::unique_ptr<DiskQueue>(int depth)> make_queue = make_disk_queue;
 };
 
@@ -38,7 +38,7 @@ class DiskStore {
   DiskStore(const DiskStore&) = delete;
   DiskStore& operator=(const DiskStore&) = delete;
 
-  // Room at the beginning of the files for whoever they are given to, before add().
+  // Room at the beginning of the files for the receiver of a given file, before add().
   void reserve_head(size_t bytes);
   // An extent, before create(). `what` names it in errors: "optimizer state of model.layers.3". Checksums are
   // kept of the stretches that begin at `cuts` (ascending from 0), or of every request.
@@ -47,28 +47,28 @@ class DiskStore {
   size_t bytes() const;
   // How transfers are made: "io_uring" or "threads".
   std::string_view engine() const;
-  // Makes the files, which take all of their space now or not at all.
+  // Creates the files, which take all of their space now or not at all.
   void create();
-  // Memory that transfers will use for as long as the store lives. False where the kernel does not allow it
-  // (the limit of locked memory) or it brings nothing; transfers work all the same.
+  // Memory that transfers will use for as long as the store lives. False if the kernel does not allow it (the
+  // limit of locked memory) or it has no benefit; transfers work all the same.
   bool register_buffer(std::span<std::byte> memory);
 
-  // The whole extent. Memory that begins at a page goes straight to the disk; other memory is copied.
+  // The whole extent. Page-aligned memory goes directly to the disk; other memory is copied.
   void write(int extent, std::span<const std::byte> from);
   void read(int extent, std::span<std::byte> to);
 
   // A file as it was when it was given away: the head, then the extents in the order of add(), each in whole
-  // pages. Gone with the last who needs it, unless it is moved.
+  // pages. Removed with its last owner, unless it is moved.
   struct Given {
     std::shared_ptr<std::vector<SwapFile>> owner;
     std::vector<uint64_t> checksums;  // of all stretches, in order
     SwapFile& file() const { return owner->front(); }
   };
-  // Can a file be given to somebody in this folder? Yes with one file, on the same file system, that has
-  // checksums and in which every extent was written since the last one was given.
+  // Can a file be moved into this folder? Yes if there is one file, on the same file system, that has
+  // checksums and in which every extent was written since the last file was given.
   bool can_give(const Path& folder) const;
-  // From now on extents are written to a new file, which takes its space here; each is read from where it was
-  // written last. Nothing is copied.
+  // From now on extents are written to a new file, whose space is reserved here; each is read from where it
+  // was last written. Nothing is copied.
   Given give();
 
  private:
@@ -84,7 +84,7 @@ class DiskStore {
   struct Extent {
     std::string what;
     size_t bytes;
-    std::shared_ptr<Files> files;  // where it was written last; null: not at all, or not to the end
+    std::shared_ptr<Files> files;  // where it was last written; null: never, or not completely
     std::vector<Block> blocks;
     std::vector<Stretch> stretches;
   };
@@ -100,9 +100,9 @@ class DiskStore {
   DiskOptions options_;
   std::vector<Extent> extents_;
   std::vector<uint64_t> sizes_;   // of the files
-  size_t next_ = 0;               // blocks dealt out so far
+  size_t next_ = 0;               // blocks assigned so far
   std::shared_ptr<Files> files_;  // to write to
-  int given_ = 0;                 // so many times
+  int given_ = 0;                 // number of files given away
   std::unique_ptr<Lane> reads_, writes_;
 };
 

@@ -15,7 +15,7 @@ void Ledger::take(Tier tier, Purpose purpose, size_t bytes) {
   const std::scoped_lock lock(mutex_);
   Account& account = accounts_[int(tier)][int(purpose)];
   ensure(account.used + bytes <= account.booked,
-         "[ledger] {} on {}: {} bytes in use and {} asked, but only {} booked", name_of(purpose),
+         "[ledger] {} on {}: {} bytes in use and {} requested, but only {} booked", name_of(purpose),
          name_of(tier), account.used, bytes, account.booked);
   account.used += bytes;
   account.peak = std::max(account.peak, account.used);

@@ -8,7 +8,8 @@ namespace zeno {
 namespace {
 
 [[noreturn]] void refuse() {
-  fail(ErrorKind::usage, "[device] this build has no CUDA; build where nvcc is found, or use --device cpu");
+  fail(ErrorKind::usage,
+       "[device] this build has no CUDA; build on a machine with nvcc, or use --device cpu");
 }
 
 }  // namespace

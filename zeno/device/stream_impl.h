@@ -1,4 +1,4 @@
-// What stands behind Stream and Event on each device. Only for the .cpp files of this layer.
+// The implementations of Stream and Event on each device. Only for the .cpp files of this layer.
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,7 @@ class DeviceMark {
   virtual std::function<bool()> probe() const = 0;
 };
 
-// How far a CPU stream has come: the number of the last record it reached and the error it had there. Shared
+// The progress of a CPU stream: the number of the last record it reached and the error it had there. Shared
 // by the stream, its events and the device streams behind them.
 struct CpuProgress {
   mutable std::mutex mutex;

@@ -103,8 +103,7 @@ void Decoder::require_fit(const DecoderOptions& options) const {
   const size_t needed = ledger_->booked(Tier::device), limit = memory_limit(device_);
   require(needed <= limit, ErrorKind::memory,
           "[generate] memory of {}: needs {} ({} of weights in {}, {} of keys and values for {} x {} "
-          "tokens), {} are "
-          "free; {}",
+          "tokens), but only {} are free; {}",
           describe(device_), format_bytes(needed),
           format_bytes(ledger_->booked(Tier::device, Purpose::parameters)), name_of(dtype_),
           format_bytes(cache_bytes_), options.sequences, cache_.capacity, format_bytes(limit),
@@ -230,7 +229,7 @@ std::span<float> Decoder::logits_of(Tensor rows) {
 
 std::span<float> Decoder::feed(int32_t sequence, int64_t position, std::span<const int32_t> tokens) {
   ensure(!tokens.empty() && position >= 0 && position + int64_t(tokens.size()) <= cache_.capacity,
-         "[generate] feed: got {} tokens at {}, expected 1 to {} in all", tokens.size(), position,
+         "[generate] feed: got {} tokens at {}, expected 1 to {} in total", tokens.size(), position,
          cache_.capacity);
   Tensor out;
   while (!tokens.empty()) {

@@ -49,10 +49,9 @@ void Generator::check_prompts(const std::vector<std::vector<int32_t>>& prompts) 
             "[generate] prompt {}: has {} tokens, expected less than {}, the context; shorten it", i + 1,
             prompts[i].size(), decoder_.context());
     for (const int32_t token : prompts[i]) {
-      require(
-          token >= 0 && token < decoder_.vocab(), ErrorKind::data,
-          "[generate] prompt {}: has token {}, expected 0 to {}; tokenizer and model do not belong together",
-          i + 1, token, decoder_.vocab() - 1);
+      require(token >= 0 && token < decoder_.vocab(), ErrorKind::data,
+              "[generate] prompt {}: has token {}, expected 0 to {}; the tokenizer is not that of the model",
+              i + 1, token, decoder_.vocab() - 1);
     }
   }
 }

@@ -63,7 +63,7 @@ class Generator {
   struct Running {
     size_t prompt;                // its number
     int32_t sequence;             // of the decoder
-    std::vector<int32_t> tokens;  // prompt and what came after
+    std::vector<int32_t> tokens;  // prompt and the tokens after it
   };
 
   void check_prompts(const std::vector<std::vector<int32_t>>& prompts) const;
@@ -71,7 +71,7 @@ class Generator {
   int32_t choose_sequence(const std::vector<int32_t>& prompt, const std::vector<Running>& running) const;
   Running start(size_t number, const std::vector<int32_t>& prompt, const std::vector<Running>& running,
                 std::span<float>& logits);
-  // Takes the next token; true when the sequence goes on.
+  // Takes the next token; true if the sequence continues.
   bool advance(Running& r, std::span<float> logits, const GenerateOptions& options, const OnToken& on_token,
                Generation& result);
 

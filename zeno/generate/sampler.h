@@ -1,5 +1,5 @@
 // The next token from a row of logits. Pure functions; randomness is a function of (seed, sequence,
-// position), so the same prompt gives the same text again, whatever else is generated beside it.
+// position), so the same prompt gives the same text again, whatever else is generated at the same time.
 //
 // Order, as users of transformers know it: repetition penalty, temperature, top-k, top-p, min-p. Equal logits
 // rank by token id, the lower one first, so that every set is well defined.
@@ -13,7 +13,7 @@ namespace zeno::generate {
 
 struct SamplingOptions {
   double temperature = 1;         // 0: always the most likely token
-  int64_t top_k = 0;              // at most so many candidates; 0: all
+  int64_t top_k = 0;              // at most this many candidates; 0: all
   double top_p = 1;               // the smallest set of candidates with at least this probability
   double min_p = 0;               // candidates with at least this share of the largest probability
   double repetition_penalty = 1;  // > 1 makes tokens that were there before less likely

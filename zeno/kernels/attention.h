@@ -27,7 +27,7 @@ struct AttentionForward {
   // i32 [1, B·T]: index within its sequence (0..T-1) where the token's document starts; a token sees tokens
   // doc_start..itself. Empty view: every sequence is one document.
   Tensor doc_start;
-  int64_t documents = 0;  // with doc_start: at most so many in the micro-batch; known on the host
+  int64_t documents = 0;  // with doc_start: at most this many in the micro-batch; known on the host
   Tensor out;             // [B·T, H·D], dtype of qkv
   Tensor lse;             // f32 [B·H, T], kept for backward
 };

@@ -1,5 +1,5 @@
-// Which way attention goes on CUDA and where the temporaries of its gradient lie. Pure arithmetic, in every
-// build: the same functions size the workspace, on a machine without a GPU too, and carve it.
+// Which implementation attention uses on CUDA, and the layout of its gradient's temporaries. Pure arithmetic,
+// in every build: the same functions size the workspace, on a machine without a GPU too, and carve it.
 #pragma once
 
 #include <cstddef>

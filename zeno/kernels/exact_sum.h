@@ -33,7 +33,7 @@ class ExactSum {
   };
   ZENO_HOST_DEVICE static Term split(double value);
 
-  // For kernels that add in parallel: whoever adds at most 2^32 to the magnitude of a limb adds 1 to
+  // For kernels that add in parallel: each addition of at most 2^32 to the magnitude of a limb adds 1 to
   // `pending`.
   struct Parts {
     int64_t* limbs;

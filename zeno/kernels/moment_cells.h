@@ -3,7 +3,7 @@
 // same on every device; moment_code.h has the format and the reasons.
 //
 // What is stored follows from the values alone: decoding and encoding again gives the same bytes, whatever
-// the noise. So a checkpoint may keep fp32 values and go on exactly. Memory filled with zero bytes is zeros.
+// the noise. So a checkpoint may keep fp32 values and resume exactly. Memory filled with zero bytes is zeros.
 // Cells know nothing of their neighbours, and a block of kFlatAlign elements is one: no cut of the states
 // divides it. A Tensor of them has dtype u8, the count of elements, and the first cell as its address (its
 // columns() means bytes: cut it with moment_bytes). 8.5 bits per element.

@@ -14,7 +14,7 @@ namespace zeno {
 
 struct NoiseSource {
   Tensor key;             // i64 [1, 1] on the device: of a step and micro-batch
-  uint64_t site = 0;      // who draws: two with the same site draw the same
+  uint64_t site = 0;      // what draws: two with the same site draw the same
   int64_t first_row = 0;  // row of the micro-batch that the tensor begins with
 };
 

@@ -21,10 +21,10 @@ constexpr std::string_view kEmbedding = "embed.weight", kTiedHead = "base_model.
 
 SafetensorsFile open_weights(const Path& folder) {
   const Path path = folder / kFileName;
-  require(
-      file_exists(path), ErrorKind::data,
-      "[adapter] {}: not found; expected a folder that PEFT or Zeno wrote (adapter_model.bin is not read)",
-      path.string());
+  require(file_exists(path), ErrorKind::data,
+          "[adapter] {}: not found; expected a folder that PEFT or Zeno wrote (adapter_model.bin is not "
+          "supported)",
+          path.string());
   return SafetensorsFile::open(path);
 }
 
@@ -39,7 +39,7 @@ void check_tensor(const SafetensorsFile& file, const nn::Parameter& parameter, c
   require(tensor != nullptr, ErrorKind::data, "[adapter] {}: has no tensor {} (for our {})",
           file.path().string(), name, parameter.name);
   require(tensor->shape == part.shape, ErrorKind::data,
-          "[adapter] {}: {} has shape {}, expected {}; rank or model do not belong to this adapter",
+          "[adapter] {}: {} has shape {}, expected {}; the rank or the model is not that of this adapter",
           file.path().string(), name, checkpoint::format_shape(tensor->shape),
           checkpoint::format_shape(part.shape));
   const bool floating = tensor->type == "F64" || (tensor->dtype && is_float(*tensor->dtype));
@@ -102,13 +102,14 @@ AdapterReader::AdapterReader(const Path& folder, const std::vector<nn::Parameter
   if (trains_tied(table)) {
     used.emplace(kTiedHead);
     require(load_adapter_config(folder).ties, ErrorKind::data,
-            "[adapter] {}: trains embeddings apart from the head that shares them, expected "
+            "[adapter] {}: trains embeddings separately from the head that shares them, expected "
             "\"ensure_weight_tying\": true",
             folder.string());
   }
   for (const TensorInfo& tensor : file_.tensors()) {
     require(used.contains(tensor.name), ErrorKind::data,
-            "[adapter] {}: {} belongs to no adapted layer of this model", file_.path().string(), tensor.name);
+            "[adapter] {}: {} does not belong to an adapted layer of this model", file_.path().string(),
+            tensor.name);
   }
 }
 

@@ -56,11 +56,10 @@ void refuse_changed_base(const ConfigKeys& keys) {
   if (!start || !start->is_string()) return;
   const std::string name = start->get<std::string>();
   const bool plain = name == "gaussian" || name == "eva" || name == "orthogonal" || name == "true";
-  require(
-      plain, ErrorKind::data,
-      "[adapter] {}: \"init_lora_weights\" is \"{}\", which belongs to changed weights; save it as a plain "
-      "adapter first (PEFT: path_initial_model_for_weight_conversion)",
-      keys.where(), name);
+  require(plain, ErrorKind::data,
+          "[adapter] {}: \"init_lora_weights\" is \"{}\", which changes the base weights; save it as a plain "
+          "adapter first (PEFT: path_initial_model_for_weight_conversion)",
+          keys.where(), name);
 }
 
 std::vector<std::string> read_names(const Json& list, std::string_view key, const std::string& where) {
@@ -111,7 +110,7 @@ AdapterConfig parse_adapter_config(std::string_view text, std::string_view where
           kind);
   const std::string bias = keys.string({"bias"}, "none");
   require(bias == "none", ErrorKind::data,
-          "[adapter] {}: \"bias\" is \"{}\", expected none: biases are not trained", where, bias);
+          "[adapter] {}: \"bias\" is \"{}\", expected none: training biases is not supported", where, bias);
   refuse_unknown(json, keys.where());
   refuse_changed_base(keys);
   AdapterConfig config;

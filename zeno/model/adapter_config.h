@@ -1,6 +1,6 @@
 // adapter_config.json of PEFT. The file is not trusted: missing or ill-typed values are an Error(data) naming
-// file and key, and what Zeno does not do (other kinds of adapters, DoRA, ranks that differ between modules,
-// …) is refused by name.
+// file and key, and unsupported features (other kinds of adapters, DoRA, ranks that differ between modules,
+// …) are refused by name.
 #pragma once
 
 #include <string>

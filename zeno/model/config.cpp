@@ -32,7 +32,7 @@ std::string class_of(const ConfigKeys& keys) {
 
 const Family& family_of_class(const ConfigKeys& keys, const std::string& name) {
   require(!name.empty(), ErrorKind::data,
-          "[model] {}: has neither \"model_type\" nor \"architectures\"; not the config.json of a model?",
+          "[model] {}: has neither \"model_type\" nor \"architectures\"; is it the config.json of a model?",
           keys.where());
   for (const Family& family : families()) {
     if (family.class_name == name) return family;
@@ -96,8 +96,8 @@ std::optional<int64_t> read_eos(const ConfigKeys& keys) {
 
 void refuse_unsupported(const ConfigKeys& keys) {
   require(!keys.has("quantization_config"), ErrorKind::data,
-          "[model] {}: has a \"quantization_config\"; quantised weights cannot be trained, use the original "
-          "model",
+          "[model] {}: has a \"quantization_config\"; training quantised weights is not supported, use the "
+          "original model",
           keys.where());
 }
 
@@ -105,7 +105,7 @@ void refuse_unsupported(const ConfigKeys& keys) {
 void warn_of_bidirectional(const ConfigKeys& keys, ModelConfig& config) {
   if (!keys.boolean("is_causal", true))
     config.warnings.push_back(
-        "\"is_causal\" is false, as of an embedding model: Zeno trains with causal attention");
+        "\"is_causal\" is false, as in embedding models: Zeno trains with causal attention");
 }
 
 void warn_of_dropout(const ConfigKeys& keys, ModelConfig& config) {
@@ -175,11 +175,11 @@ ModelConfig parse_config(std::string_view text, std::string_view where) {
 ModelConfig load_config(const Path& folder) {
   const Path path = folder / "config.json";
   require(file_exists(path) || !file_exists(folder / "adapter_config.json"), ErrorKind::data,
-          "[model] {}: got an adapter, expected a model; give the model it belongs to, and this folder with "
-          "--adapter, or merge both with zeno export --merge",
+          "[model] {}: got an adapter, expected a model; give its base model as the model and this folder "
+          "with --adapter, or merge both with zeno export --merge",
           folder.string());
   require(file_exists(path), ErrorKind::data,
-          "[model] {}: there is no such file; give a Hugging Face model folder, or make one with zeno init",
+          "[model] {}: no such file; give a Hugging Face model folder, or make one with zeno init",
           path.string());
   ModelConfig config = parse_config(read_file(path, kMaxConfigBytes), path.string());
   if (log_rank() <= 0) {
@@ -219,8 +219,8 @@ void check_config(const ModelConfig& config, std::string_view where, ErrorKind k
           "[model] {}: {} key/value heads (num_key_value_heads) do not divide {} heads", where,
           config.kv_heads, config.heads);
   require(config.arch == Arch::gpt2 || config.head_dim % 2 == 0, kind,
-          "[model] {}: head_dim is {}, expected an even number, as the rotary embedding turns pairs", where,
-          config.head_dim);
+          "[model] {}: head_dim is {}, expected an even number, because the rotary embedding rotates pairs",
+          where, config.head_dim);
   ensure(int64_t(config.windows.size()) == config.layers, "[model] {}: {} windows for {} layers", where,
          config.windows.size(), config.layers);
 }

@@ -1,7 +1,7 @@
 // What a model is, from the config.json of a Hugging Face folder. Both generations of the file are read:
 // rope_theta and rope_scaling at the top (transformers 4) or rope_parameters (5), torch_dtype or dtype. The
-// file is not trusted: missing, ill-typed or absurd values are an Error(data) naming file and key; what Zeno
-// cannot compute is refused by name. A plain value; any thread may read it.
+// file is not trusted: missing, ill-typed or absurd values are an Error(data) naming file and key; features
+// that Zeno does not support are refused by name. A plain value; any thread may read it.
 #pragma once
 
 #include <cstdint>

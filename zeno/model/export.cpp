@@ -89,7 +89,8 @@ void require_room(const Path& folder, const std::vector<nn::Parameter>& table, D
   while (!folder_exists(there) && there != there.parent_path()) there = there.parent_path();
   const uint64_t room = free_space(there);
   require(bytes <= room, ErrorKind::io,
-          "[export] {}: the weights take {} and {} are free there; make room, or choose another folder",
+          "[export] {}: the weights take {}, but only {} are free there; free some space, or choose another "
+          "folder",
           folder.string(), format_bytes(bytes), format_bytes(room));
 }
 

@@ -59,12 +59,12 @@ struct FolderExport {
   bool overwrite = false;  // take away a model that is already there
 };
 
-// Writes one model folder from another, tensor by tensor, with its tokenizer and settings. Weights come last,
-// so whatever is there before the end is no model to anybody. Error(usage) when `out` holds one.
+// Writes one model folder from another, tensor by tensor, with its tokenizer and settings. Weights are
+// written last, so that an incomplete folder is never taken for a model. Error(usage) when `out` holds one.
 void export_folder(const FolderExport& options);
 
-// Copies what belongs to a model besides weights and config.json (tokenizer, chat template, generation
-// settings), as far as it is there.
+// Copies the other files of a model, besides weights and config.json (tokenizer, chat template, generation
+// settings), if they exist.
 void copy_companions(const Path& from, const Path& to);
 
 }  // namespace zeno::model

@@ -1,4 +1,4 @@
-// Where the elements of a parameter stand in the tensors of a Hugging Face folder. Ours may be several of
+// Where the elements of a parameter are in the tensors of a Hugging Face folder. Ours may be several of
 // theirs stacked (q, k, v), or one stored transposed. Pure arithmetic.
 //
 // A slice counts rows of a matrix; in a vector ([1, n]) it counts elements. rows = 0 means all.
@@ -22,8 +22,8 @@ struct FilePart {
 // Parts in the order of our elements; an internal Error if they do not cover the parameter exactly.
 std::vector<FilePart> file_parts(const nn::Parameter& parameter);
 
-// A band of rows [first, last) of a transposed part: at most about a million elements, so that nobody holds a
-// second copy of a large matrix. The file has column c of the band at c · rows + first, contiguous.
+// A band of rows [first, last) of a transposed part: at most about a million elements, so that no second copy
+// of a large matrix is needed. The file has column c of the band at c · rows + first, contiguous.
 struct Band {
   int64_t first = 0, last = 0;
   int64_t height() const { return last - first; }

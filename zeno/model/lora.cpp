@@ -39,7 +39,7 @@ std::optional<std::regex> expression(const std::string& target) {
     return std::regex(target, std::regex::ECMAScript);
   } catch (const std::regex_error& error) {
     fail(ErrorKind::usage,
-         "[lora] target \"{}\" is no name of a module, and no regular expression either: {}", target,
+         "[lora] target \"{}\" is neither the name of a module nor a regular expression: {}", target,
          error.what());
   }
 }
@@ -123,11 +123,10 @@ std::set<std::string, std::less<>> saved_modules(const std::vector<std::string>&
       saved.insert(module);
       found = true;
     }
-    require(
-        found, ErrorKind::usage,
-        "[lora] modules_to_save \"{}\" names no module that can be trained whole; expected {}, lm_head or a "
-        "norm (linear layers of blocks have adapters)",
-        name, last_part(embedding));
+    require(found, ErrorKind::usage,
+            "[lora] modules_to_save \"{}\" does not name a module that can be trained in full; expected {}, "
+            "lm_head or a norm (linear layers of blocks have adapters)",
+            name, last_part(embedding));
   }
   const bool tied = !has_head && (saved.contains(embedding) || saved.contains("lm_head"));
   if (tied) saved.insert({embedding, "lm_head"});

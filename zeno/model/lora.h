@@ -19,7 +19,7 @@ struct LoraOptions {
   // Names of modules or ends of them ("q_proj", "layers.0.mlp.up_proj"). A single entry may also be a regular
   // expression that matches whole names, or "all-linear": every linear layer of the blocks, as no entry is.
   std::vector<std::string> targets;
-  // Modules that are trained whole besides, and saved with the adapter: ends of names ("embed_tokens",
+  // Modules that are also trained in full, and saved with the adapter: ends of names ("embed_tokens",
   // "lm_head", "norm"). With tied embeddings either of both means both.
   std::vector<std::string> modules_to_save;
 
@@ -42,8 +42,8 @@ std::set<std::string, std::less<>> adapted_modules(const std::vector<std::string
 std::set<std::string, std::less<>> saved_modules(const std::vector<std::string>& names,
                                                  const std::vector<nn::Parameter>& table);
 
-// The targets as PEFT would be told them: entries that match by the end of a name. A regular expression stays
-// one entry.
+// The targets in PEFT's notation: entries that match by the end of a name. A regular expression stays one
+// entry.
 struct TargetNames {
   bool pattern = false;
   std::vector<std::string> names;

@@ -56,9 +56,10 @@ void check_tensor(const SourceTensor& tensor, const nn::Parameter& parameter, co
   require(shape == part.shape || row_vector, ErrorKind::data,
           "[weights] {}: {} has shape {}, expected {}; config.json and weights do not belong together",
           tensor.file, tensor.name, checkpoint::format_shape(shape), checkpoint::format_shape(part.shape));
-  require(tensor.floating, ErrorKind::data,
-          "[weights] {}: {} has dtype {}, expected F32, BF16 or F16; quantised weights cannot be trained",
-          tensor.file, tensor.name, tensor.type);
+  require(
+      tensor.floating, ErrorKind::data,
+      "[weights] {}: {} has dtype {}, expected F32, BF16 or F16; training quantised weights is not supported",
+      tensor.file, tensor.name, tensor.type);
 }
 
 void read_checked(const TensorSource& source, const SourceTensor& tensor, int64_t offset, int64_t count,
@@ -135,7 +136,7 @@ void WeightReader::find_unused() {
     if (!used.contains(name) && !is_harmless(name)) unused_.push_back(name);
   }
   if (unused_.empty() || log_rank() > 0) return;
-  log_warning("[weights] {}: {} tensors are not part of this model and are left out, the first is {}",
+  log_warning("[weights] {}: ignoring {} tensors that are not part of this model, the first is {}",
               source_->where(), unused_.size(), unused_[0]);
 }
 

@@ -1,6 +1,6 @@
-// A layer computes, and owns no memory: it declares its parameters and the bytes it needs, and is handed
-// views. The engine (zero/) decides where parameters, gradients and saved activations live, when they exist,
-// and in which order layers and micro-batches run.
+// A layer computes and owns no memory: it declares its parameters and the bytes it needs, and gets views. The
+// engine (zero/) decides where parameters, gradients and saved activations live, when they exist, and in
+// which order layers and micro-batches run.
 //
 // Legend: B sequences of T tokens are one micro-batch, R = B·T rows, C = hidden size. Activations that pass
 // between layers are [R, C] in the compute dtype.
@@ -22,7 +22,7 @@
 
 namespace zeno::nn {
 
-// How a tensor gets its first values when no checkpoint provides them.
+// How a tensor is initialised when no checkpoint provides its values.
 struct Init {
   enum class Kind { zeros, ones, normal, uniform };
   Kind kind = Kind::normal;
@@ -56,12 +56,11 @@ struct BatchShape {
   Device::Kind device = Device::Kind::cpu;  // where it runs: workspaces differ
   bool deterministic = false;               // GPU: attention gradients in a fixed order (AttentionShape)
   bool fp8 = false;                         // GPU: projections of blocks in fp8 (linear.h)
-  bool fused_swiglu = false;                // GPU: SwiGLU inside the products around it (swiglu_product.h)
+  bool fused_swiglu = false;                // GPU: SwiGLU fused into the matmuls around it (swiglu_product.h)
   int64_t rows() const { return batch * seq; }
 };
 
-// What layers keep of the tokens before while text is generated: room for so many sequences of so many
-// tokens.
+// The key/value cache of layers during generation: its number of sequences, and of tokens in each.
 struct CacheShape {
   int64_t sequences = 0, capacity = 0;
 };
@@ -77,8 +76,8 @@ struct Batch {
   // Rows with a target, in order: i32 [1, ≤ R], and how many there are. Known on the host before the step.
   Tensor valid_rows;
   int64_t valid_count = 0;
-  // Key of what is drawn at random in this step and micro-batch (dropout, noise): i64 [1, 1] on the device.
-  // Empty view: nothing is (evaluation, generation).
+  // Key of the random numbers of this step and micro-batch (dropout, noise): i64 [1, 1] on the device. Empty
+  // view: nothing is random (evaluation, generation).
   Tensor noise;
   // With a cache (ForwardArgs): positions count from the start of the sequence, and slots names the sequence
   // of the cache that each one of the batch continues, i32 [1, B].
@@ -137,7 +136,7 @@ class Layer {
   virtual bool writes_gradients() const { return false; }
   // Does backward read the parameters? (An embedding's does not: the engine then gathers nothing.)
   virtual bool backward_needs_params() const { return true; }
-  // Bytes it keeps of earlier tokens, where it looks at them.
+  // Bytes it keeps of earlier tokens, if it uses them.
   virtual size_t cache_bytes(CacheShape, DType) const { return 0; }
 };
 
@@ -173,11 +172,11 @@ class LossLayer {
   virtual std::vector<Parameter> parameters() const = 0;
   virtual size_t workspace(BatchShape shape, DType compute) const = 0;
   virtual void run(const LossArgs& args) const = 0;
-  // For generation; a layer without logits refuses.
+  // For generation; a layer without logits throws.
   virtual size_t logits_workspace(int64_t, DType) const { return 0; }
   virtual void logits(const LogitsArgs&) const { ensure(false, "[{}] has no logits", name()); }
   virtual bool writes_gradients() const { return false; }
-  // Of run(): what an evaluation does too, and what only training does.
+  // The work of run(): the part that evaluation does too, and the part that only training does.
   virtual LayerWork work(BatchShape shape, DType compute) const = 0;
 };
 
@@ -187,7 +186,7 @@ struct LayerList {
   int64_t vocab = 0;
   std::vector<std::unique_ptr<Layer>> layers;
   std::unique_ptr<LossLayer> loss;
-  size_t table_bytes = 0;  // of what layers share and nobody trains: angles of positions
+  size_t table_bytes = 0;  // of constants that layers share: angles of positions
 };
 
 }  // namespace zeno::nn

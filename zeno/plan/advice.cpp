@@ -21,7 +21,7 @@ constexpr double kClose = 0.97;
 // What costs the user least trouble: states near, little sharding, nothing computed twice, small batches.
 auto trouble_of(const Option& option) {
   const Setting& s = option.row.setting;
-  return std::tuple(s.homes, s.recompute, s.stage, option.order, s.micro_batch);
+  return std::tuple(s.homes, s.recompute, s.stage, s.groups.ranks > 0, option.order, s.micro_batch);
 }
 
 bool better(const Option& a, const Option& b, Goal goal) {
@@ -52,6 +52,19 @@ std::vector<PlanRow> worth_timing(const std::vector<PlanRow>& rows, const Advice
     if (before < (q.goal == Goal::fastest ? 2 : 1)) kept.push_back(row);
   }
   return kept;
+}
+
+// The same rows with other groups of ranks, where these may be faster.
+std::vector<PlanRow> in_groups(const std::vector<PlanRow>& rows, const AdviceQuestion& q) {
+  if (q.goal != Goal::fastest) return rows;
+  std::vector<PlanRow> all;
+  for (const PlanRow& row : rows) {
+    for (const Groups& groups : group_choices(with(q.options, row.setting), q.world)) {
+      all.push_back(row);
+      all.back().setting.groups = groups;
+    }
+  }
+  return all;
 }
 
 std::vector<Option> options_of(const std::vector<PlanRow>& rows, const AdviceQuestion& q) {
@@ -127,7 +140,7 @@ Advice advise(const AdviceQuestion& q) {
   PlanChoices choices = q.choices;
   if (!choices.overlap) choices.overlap = q.world > 1;  // costs a bucket of memory and no time
   const std::vector<PlanRow> rows = plan_rows(q.model, q.options, q.world, choices);
-  std::vector<Option> all = timed(options_of(worth_timing(rows, q), q), q);
+  std::vector<Option> all = timed(options_of(in_groups(worth_timing(rows, q), q), q), q);
   rank(all, q.goal);
   Advice advice;
   if (!all.empty()) advice.chosen = all.front();

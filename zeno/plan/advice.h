@@ -1,5 +1,5 @@
 // The setting that a run should use: what fits is timed on the machine (timeline.h), the best is chosen, and
-// the reasons are told. Nothing is allocated or run.
+// the reasons are given. Nothing is allocated or run.
 #pragma once
 
 #include <functional>

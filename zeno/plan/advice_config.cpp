@@ -28,6 +28,11 @@ std::string deepspeed_config(const Option& option, const zero::Policy& policy, c
   json["data_types"]["grad_accum_dtype"] = std::string(name_of(policy.grad));
   json["zero_optimization"]["stage"] = setting.stage;
   json["zero_optimization"]["overlap_comm"] = setting.overlap;
+  const Groups& groups = setting.groups;
+  if (groups.ranks > 0) {
+    const bool params = groups.sharding == zero::Sharding::params_in_groups;
+    json["zero_optimization"][params ? "zero_hpz_partition_size" : "mics_shard_size"] = groups.ranks;
+  }
   if (offload.optimizer != Tier::device)
     json["zero_optimization"]["offload_optimizer"] = home_of(offload.optimizer, nvme_path);
   if (offload.params != Tier::device)

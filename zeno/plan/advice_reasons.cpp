@@ -36,15 +36,15 @@ Purpose largest_purpose(const PlanBytes& bytes) {
 
 std::string lack_of(const PlanRow& row) {
   return row.missing_device > 0
-             ? fmt::format("{} of device memory too little ({} take most)", format_bytes(row.missing_device),
+             ? fmt::format("{} of device memory short (most goes to {})", format_bytes(row.missing_device),
                            name_of(largest_purpose(row.bytes)))
-             : fmt::format("{} of host memory too little", format_bytes(row.missing_host));
+             : fmt::format("{} of host memory short", format_bytes(row.missing_host));
 }
 
 std::string_view what_stage_shards(int stage) {
   constexpr std::array<std::string_view, 4> kWhat{
       "everything on every rank", "optimizer states sharded, no more traffic than stage 0",
-      "gradients sharded too, at the same traffic", "parameters sharded too, half as much traffic again"};
+      "gradients sharded too, at the same traffic", "parameters sharded too, 50 % more traffic"};
   return kWhat[size_t(stage)];
 }
 
@@ -58,10 +58,10 @@ std::string stage_line(const AdviceQuestion& q, const Advice& advice, const std:
                        option->time.tokens_per_s, chosen ? "  ← this one" : "");
   }
   const PlanRow* row = least_missing(rows, [&](const Setting& s) { return s.stage == stage; });
-  if (row == nullptr) return head + "not asked for";
+  if (row == nullptr) return head + "not requested";
   return fmt::format(
       "{}does not fit, {}", head,
-      row->fits() ? fmt::format("or not with {} sequences in a step", q.sequences) : lack_of(*row));
+      row->fits() ? fmt::format("or not with {} sequences per step", q.sequences) : lack_of(*row));
 }
 
 // Why states left the device, or why they stay.
@@ -69,13 +69,14 @@ std::string home_line(const Option& chosen, const Advice& advice, Goal goal) {
   const auto near = std::ranges::find_if(
       advice.tried, [](const Option& o) { return o.row.setting.homes == Homes::device; });
   if (chosen.row.setting.homes <= Homes::device)
-    return "states stay on the device: it has room, and nothing is faster";
+    return "states stay on the device: they fit, and nothing is faster";
   if (near == advice.tried.end()) return "states leave the device because nothing fits there";
   if (goal != Goal::fastest)
-    return fmt::format("states leave the device for the sake of the goal: {:.0f} tokens/s with them there",
+    return fmt::format("states leave the device to reach the goal: {:.0f} tokens/s with them on the device",
                        near->time.tokens_per_s);
   return fmt::format(
-      "states leave the device: the room makes the step {:.2f} times as fast ({:.0f} tokens/s without)",
+      "states leave the device: the freed memory makes the step {:.2f} times as fast ({:.0f} tokens/s "
+      "without)",
       chosen.time.tokens_per_s / near->time.tokens_per_s, near->time.tokens_per_s);
 }
 
@@ -103,7 +104,7 @@ std::string answer(const std::vector<PlanRow>& rows, auto&& where) {
 std::string more_ranks(const AdviceQuestion& q, const nn::LayerList& layers) {
   const int ranks = ranks_that_fit(layers, q.options, q.world, q.choices.limits);
   if (ranks == 0) return "";
-  return fmt::format("; {} ranks would do with --stage 3 --recompute full --micro-batch 1", ranks);
+  return fmt::format("; {} ranks would be enough with --stage 3 --recompute full --micro-batch 1", ranks);
 }
 
 void add_next(std::vector<std::string>& lines, const AdviceQuestion& q, const Advice& advice,
@@ -122,14 +123,14 @@ void add_next(std::vector<std::string>& lines, const AdviceQuestion& q, const Ad
   const std::vector<PlanRow> table = plan_rows({larger, {}}, q.options, q.world, choices);
   const auto any = [](const Setting&) { return true; };
   const bool fits = std::ranges::any_of(table, [](const PlanRow& row) { return row.fits(); });
-  lines.push_back(
-      fmt::format("a model twice as deep: {}{}", answer(table, any), fits ? "" : more_ranks(q, larger)));
+  lines.push_back(fmt::format("a model with twice as many blocks: {}{}", answer(table, any),
+                              fits ? "" : more_ranks(q, larger)));
 }
 
 }  // namespace
 
 std::vector<std::string> describe_time(const StepTime& time, const std::string& machine) {
-  std::vector<std::string> lines{fmt::format("on {}: {:.0f} tokens/s, {:.0f} TFLOP/s of a rank; {}", machine,
+  std::vector<std::string> lines{fmt::format("on {}: {:.0f} tokens/s, {:.0f} TFLOP/s per rank; {}", machine,
                                              time.tokens_per_s, time.flops_per_s() / 1e12, bound_line(time))};
   std::string waits;
   for (size_t i = 0; i < std::min<size_t>(3, time.exposed_by_unit.size()); ++i) {
@@ -138,7 +139,7 @@ std::vector<std::string> describe_time(const StepTime& time, const std::string& 
     waits += fmt::format("{}{} of {} {:.2f} ms", waits.empty() ? "" : ", ", exposed.op, exposed.unit,
                          exposed.seconds * 1e3);
   }
-  if (!waits.empty()) lines.push_back(fmt::format("computing waits longest for: {}", waits));
+  if (!waits.empty()) lines.push_back(fmt::format("computation waits longest for: {}", waits));
   return lines;
 }
 

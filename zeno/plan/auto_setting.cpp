@@ -35,12 +35,13 @@ struct Chosen {
   int64_t micro_batch = 1, micro_batches = 1;
   zero::Order order = zero::Order::horizontal;
   bool overlap = false;
+  Groups groups;
 };
 
 // The machine as it was measured; measured now, once, where it was not.
 Machine machine_of_run(const config::RunConfig& run, Device::Kind kind) {
   if (std::optional<Machine> measured = measured_machine(run.cache, kind)) return *measured;
-  log_info("measuring this machine once, which takes about 20 s; kept in {}",
+  log_info("measuring this machine once, which takes about 20 s; the result is kept in {}",
            machine_file(run.cache, kind).string());
   const Machine machine = measure_machine(
       {.kind = kind,
@@ -55,7 +56,7 @@ Machine machine_of_run(const config::RunConfig& run, Device::Kind kind) {
 Machine with_links(Machine machine, int world) {
   if (machine.links(world)) return machine;
   log_warning(
-      "[auto] rates between ranks are not known, taken as those of the host link; see zeno doctor --measure");
+      "[auto] rates between ranks are not known, assuming those of the host link; see zeno doctor --measure");
   for (Link* link : {&machine.inside, &machine.between})
     if (link->rate == 0) *link = {machine.host_link, 20e-6};
   return machine;
@@ -96,8 +97,9 @@ std::string why(const Advice& advice) {
     others = fmt::format(", {} would make {:.0f}", flags_of(option), option.time.tokens_per_s);
     break;
   }
-  return fmt::format("fits, and nothing simpler is faster: {:.0f} tokens/s and {:.3f} s per step by plan{}",
-                     time.tokens_per_s, time.step_s, others);
+  return fmt::format(
+      "fits, and nothing simpler is faster: {:.0f} tokens/s and {:.3f} s per step according to the plan{}",
+      time.tokens_per_s, time.step_s, others);
 }
 
 // None: nothing fits. The plain setting is left, and the run is refused with the nearest setting that would.
@@ -109,7 +111,7 @@ std::optional<Chosen> decide(const config::ParsedConfig& parsed, const model::Mo
   const bool adopted = !parsed.given(kStage) && parsed.settled(kStage);  // from a checkpoint
   if (!advice.chosen && adopted) {
     log_warning(
-        "[resume] stage {} of the checkpoint does not fit here: another is chosen, which may sum in another "
+        "[resume] stage {} of the checkpoint does not fit here: chose another, which may sum in another "
         "order",
         parsed.config.zero.stage);
     const Device::Kind kind = question.options.device.kind;
@@ -124,8 +126,8 @@ std::optional<Chosen> decide(const config::ParsedConfig& parsed, const model::Mo
   log_info("chosen: {}: {}", flags_of(*advice.chosen), why(advice));
   const Setting& s = advice.chosen->row.setting;
   return Chosen{
-      s.stage,  s.homes, s.recompute, s.micro_batch, advice.chosen->micro_batches, advice.chosen->order,
-      s.overlap};
+      s.stage,   s.homes, s.recompute, s.micro_batch, advice.chosen->micro_batches, advice.chosen->order,
+      s.overlap, s.groups};
 }
 
 void apply(config::ParsedConfig& parsed, const Chosen& chosen) {
@@ -137,6 +139,13 @@ void apply(config::ParsedConfig& parsed, const Chosen& chosen) {
   };
   set(kStage, config.zero.stage, int64_t(chosen.stage));
   set("zero_optimization.overlap_comm", config.zero.overlap_comm, chosen.overlap);
+  const auto group = [&](zero::Sharding sharding) {
+    return int64_t(chosen.groups.sharding == sharding ? chosen.groups.ranks : 0);
+  };
+  if (const int64_t ranks = group(zero::Sharding::in_groups); ranks > 0)
+    set("zero_optimization.mics_shard_size", config.zero.shard_group, ranks);
+  if (const int64_t ranks = group(zero::Sharding::params_in_groups); ranks > 0)
+    set("zero_optimization.zero_hpz_partition_size", config.zero.param_group, ranks);
   const zero::Offload homes = with({}, Setting{chosen.stage, chosen.homes}).policy.offload;
   // On a GPU as much as fits stays near.
   if (homes.optimizer != Tier::device)
@@ -182,7 +191,7 @@ std::string from_rank_0(comm::World& world, const std::function<std::string()>& 
     const bool done =
         world.rank() == 0 && result.wait_for(std::chrono::milliseconds(200)) == std::future_status::ready;
     const std::string mine = done ? result.get() : "";
-    const std::string first = world.exchange(mine, "setting of the planner").front();
+    const std::string first = world.exchange(mine, "chosen by the planner").front();
     if (!first.empty()) return first;
   }
 }

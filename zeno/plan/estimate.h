@@ -17,10 +17,10 @@ struct StateBytes {
 };
 StateBytes model_states(double params, const zero::Policy& policy, const comm::Mesh& mesh);
 
-// The most parameters whose states fit so many bytes.
+// The largest number of parameters whose states fit into this many bytes.
 double most_params(double bytes, const zero::Policy& policy, const comm::Mesh& mesh);
 
-// A llama of about so many parameters: heads of 128, 128 hidden values for every block, a vocabulary of
+// A llama of about this many parameters: heads of 128, 128 hidden values for every block, a vocabulary of
 // 32,000, as the published ones from 7 to 70 billion roughly are.
 model::InitOptions shape_of_size(double params);
 

@@ -6,9 +6,9 @@ namespace zeno::plan {
 
 struct Failures {
   double between = 0;  // mean time between failures of the whole run
-  double restart = 0;  // from a failure until training goes on: noticing, scheduling, loading
+  double restart = 0;  // from a failure until training resumes: noticing, scheduling, loading
   double stall = 0;    // training stands still for each checkpoint
-  double commit = 0;   // from the moment a checkpoint is taken until it is safe; training goes on meanwhile
+  double commit = 0;   // from the moment a checkpoint is taken until it is safe; training continues meanwhile
 };
 
 // Mean time between failures of `ranks` devices, each of which fails once in `device_hours`.

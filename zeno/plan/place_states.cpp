@@ -11,10 +11,12 @@ void place_states(const config::TrainConfig& config, const nn::LayerList& layers
   const bool offload = config.zero.offload_optimizer.device == config::OffloadDevice::automatic && trains;
   if (options.policy.offload.params != Tier::device && world > 1 && options.policy.params.empty() &&
       log_rank() <= 0)
-    log_warning("zero_optimization.offload_param: no effect with {} ranks at stage {}: needs stage 3", world,
-                config.zero.stage);
+    log_warning("zero_optimization.offload_param: no effect with {} ranks at stage {}: requires stage 3",
+                world, config.zero.stage);
   if (options.policy.offload.activations && options.device.kind == Device::Kind::cpu && log_rank() <= 0)
-    log_warning("activation_checkpointing.cpu_checkpointing: no effect on a CPU, whose memory is the host's");
+    log_warning(
+        "activation_checkpointing.cpu_checkpointing: no effect on a CPU, whose memory is already host "
+        "memory");
   // Recompute takes compute and the link may hide: so states leave the device first.
   if (offload) options.policy.offload.optimizer = Tier::host;
   if (recompute) {

@@ -28,27 +28,27 @@ std::vector<std::string> notes_of(const PlanSubject& subject, const PlanModel& m
                                   const zero::EngineOptions& options, const PlanReport& report) {
   std::vector<std::string> notes;
   const zero::Policy& policy = options.policy;
-  notes.push_back(fmt::format("{}, {}, sequences of {} tokens, {} micro-batch{} in a step",
+  notes.push_back(fmt::format("{}, {}, sequences of {} tokens, {} micro-batch{} per step",
                               options.device.kind == Device::Kind::cuda ? "GPU" : "CPU",
                               name_of(policy.compute), options.shape.seq, policy.micro_batches,
                               policy.micro_batches == 1 ? "" : "es"));
   if (subject.params)
-    notes.push_back(fmt::format(
-        "model states by formula for {} parameters; everything else from a llama of {} blocks, hidden size "
-        "{}, {} tokens ({} parameters)",
-        count_in_words(*subject.params), subject.model.layers, subject.model.hidden, subject.model.vocab,
-        count_in_words(count_of(model.layers))));
+    notes.push_back(
+        fmt::format("model states by formula for {} parameters; everything else from a llama with {} blocks, "
+                    "hidden size {}, {} tokens ({} parameters)",
+                    count_in_words(*subject.params), subject.model.layers, subject.model.hidden,
+                    subject.model.vocab, count_in_words(count_of(model.layers))));
   if (report.limits.known()) {
     const auto size = [](size_t bytes) { return bytes > 0 ? format_bytes(bytes) : "any amount"; };
-    notes.push_back(fmt::format("a rank may use {} of device and {} of host memory ({} ranks to a host)",
+    notes.push_back(fmt::format("a rank may use {} of device and {} of host memory ({} ranks per host)",
                                 size(report.limits.device), size(report.limits.host), report.node_ranks));
   }
   if (policy.compute == DType::f32) return notes;
   if (!report.rows.empty()) {
-    notes.push_back(fmt::format("gradients are kept in {}{}", name_of(policy.grad),
-                                policy.grad == DType::f32
-                                    ? ""
-                                    : "; runs accumulate in fp32 by default, which adds 2 bytes for each"));
+    notes.push_back(fmt::format(
+        "gradients are kept in {}{}", name_of(policy.grad),
+        policy.grad == DType::f32 ? ""
+                                  : "; runs accumulate in fp32 by default, which adds 2 bytes per gradient"));
     return notes;
   }
   const double gradients = double(report.chosen.bytes.at(Tier::device, Purpose::gradients));
@@ -56,8 +56,8 @@ std::vector<std::string> notes_of(const PlanSubject& subject, const PlanModel& m
   const size_t change = size_t(std::abs(gradients * (other / double(size_of(policy.grad)) - 1)));
   notes.push_back(
       policy.grad == DType::f32
-          ? fmt::format("fp32 accumulation of gradients takes {} of this "
-                        "(data_types.grad_accum_dtype: \"{}\" would save it)",
+          ? fmt::format("fp32 accumulation of gradients takes {} of this (data_types.grad_accum_dtype: "
+                        "\"{}\" would save it)",
                         format_bytes(change), name_of(policy.compute))
           : fmt::format("gradients are kept in {}; runs accumulate in fp32 by default, which adds {}",
                         name_of(policy.grad), format_bytes(change)));
@@ -71,9 +71,9 @@ PlanRow chosen_row(const PlanQuestion& q, const PlanModel& model, zero::EngineOp
   if (config.recompute.mode == config::RecomputeMode::automatic ||
       config.zero.offload_optimizer.device == config::OffloadDevice::automatic) {
     require(limits.device > 0, ErrorKind::usage,
-            "[plan] auto: got no GPU to fill; say --device-mem 80GB --host-mem 512GB, plan with --recompute "
-            "none, selective or full and --offload-optimizer none, cpu or nvme, or on the machine that "
-            "trains");
+            "[plan] auto: got no GPU to fill; give --device-mem 80GB --host-mem 512GB, plan with --recompute "
+            "none, selective or full and --offload-optimizer none, cpu or nvme, or run the plan on the "
+            "training machine");
     if (limits.host == 0) limits.host = SIZE_MAX;
     place_states(config, q.layers, options, q.world, limits, true);
   }

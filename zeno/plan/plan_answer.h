@@ -10,11 +10,11 @@ namespace zeno::plan {
 
 struct AnswerOptions {
   bool all = false;        // every row of the table, also where the question fixes one
-  bool deepspeed = false;  // DeepSpeed's own estimate beside it
+  bool deepspeed = false;  // DeepSpeed's own estimate, for comparison
   std::string command;     // as it was typed
 };
 
-// Throws Error(usage) where a choice is left to the planner and there are no limits to choose by.
+// Throws Error(usage) if a choice is left to the planner and there are no limits to choose by.
 PlanReport answer(const PlanQuestion& question, const AnswerOptions& how);
 
 }  // namespace zeno::plan

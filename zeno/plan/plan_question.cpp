@@ -97,10 +97,9 @@ PlanQuestion make_question(config::ParsedConfig parsed, PlanSubject subject, con
 }
 
 AdviceQuestion advice_question(const PlanQuestion& q, Goal goal) {
-  require(
-      q.machine.has_value(), ErrorKind::usage,
-      "[plan] --goal: got no machine to time it on, expected one; say --machine h100-8, or measure this one "
-      "with zeno doctor --measure");
+  require(q.machine.has_value(), ErrorKind::usage,
+          "[plan] --goal: got no machine to time it on, expected one; give --machine h100-8, or measure this "
+          "one with zeno doctor --measure");
   const Setting given{int(q.parsed.config.zero.stage), Homes::as_given, q.options.policy.recompute,
                       q.options.shape.batch};
   const auto next_larger = [&q] {
@@ -127,8 +126,8 @@ AdviceQuestion advice_question(const PlanQuestion& q, Goal goal) {
 
 SweepQuestion sweep_question(const PlanQuestion& q, double failure_hours, double restart_s) {
   require(q.machine.has_value(), ErrorKind::usage,
-          "[plan] --sweep: got no machine, expected one; say --machine h100-8, or measure this one with zeno "
-          "doctor --measure");
+          "[plan] --sweep: got no machine, expected one; give --machine h100-8, or measure this one with "
+          "zeno doctor --measure");
   const int stage = q.parsed.given("zero_optimization.stage") ? int(q.parsed.config.zero.stage) : 3;
   return {.model = {q.layers, q.subject.params},
           .options = q.options,

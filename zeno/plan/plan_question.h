@@ -30,7 +30,7 @@ struct PlanQuestion {
   std::optional<Machine> machine;  // for plans of time
   int world = 1, node_ranks = 1;
   MemoryLimits limits;      // of a rank; 0: not known
-  bool batch_open = false;  // nobody said a micro-batch
+  bool batch_open = false;  // no micro-batch was given
 };
 
 PlanQuestion make_question(config::ParsedConfig parsed, PlanSubject subject, const PlanPlace& place);

@@ -117,6 +117,10 @@ Homes homes_of(const zero::Offload& offload, int stage) {
 
 zero::EngineOptions with(zero::EngineOptions options, const Setting& setting) {
   zero::Policy& policy = options.policy;
+  if (setting.groups.ranks > 0) {
+    policy.sharding = setting.groups.sharding;
+    options.inner = setting.groups.ranks;
+  }
   zero::apply_stage(policy, setting.stage);
   policy.recompute = setting.recompute;
   policy.overlap = setting.overlap;
@@ -143,6 +147,7 @@ std::string flags_of(const Setting& setting) {
   if (setting.recompute != nn::Recompute::none)
     flags += setting.recompute == nn::Recompute::full ? " --recompute full" : " --recompute selective";
   if (setting.overlap && !config::overlaps_by_default(setting.stage)) flags += " --overlap-comm";
+  if (setting.groups.ranks > 0) flags += fmt::format(" {}", flags_of(setting.groups));
   return flags + fmt::format(" --micro-batch {}", setting.micro_batch);
 }
 

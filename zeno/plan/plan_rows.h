@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "zeno/plan/groups.h"
 #include "zeno/plan/offload.h"
 
 namespace zeno::plan {
@@ -42,7 +43,8 @@ struct Setting {
   Homes homes = Homes::device;
   nn::Recompute recompute = nn::Recompute::none;
   int64_t micro_batch = 1;
-  bool overlap = false;  // ranks exchange beside the computation
+  bool overlap = false;  // communication overlaps computation
+  Groups groups;
 };
 // The setting in place of what `options` say.
 zero::EngineOptions with(zero::EngineOptions options, const Setting& setting);

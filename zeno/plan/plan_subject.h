@@ -16,11 +16,11 @@ struct PlanSubject {
   bool described = false;        // without a folder: no run of this machine
 };
 
-// Throws Error(data) where the folder holds no model.
+// Throws Error(data) if the folder holds no model.
 PlanSubject subject_of_folder(const Path& folder);
 
-// A model that nobody has yet is taken to be made for the sequences of `seq_len` tokens that are asked for,
-// unless `positions_given` says that the options do; 0: as the options have it.
+// A model that does not exist yet is assumed to be made for sequences of `seq_len` tokens, unless
+// `positions_given` says that the options set its positions; 0: as the options have it.
 PlanSubject subject_of_shape(model::InitOptions options, bool positions_given, int64_t seq_len);
 
 // At least 1 and up to model::kMaxParameters.

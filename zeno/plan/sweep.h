@@ -22,7 +22,7 @@ struct SweepPoint {
 struct SweepQuestion {
   PlanModel model;
   zero::EngineOptions options;
-  Setting setting;
+  Setting setting;  // groups of ranks are searched where neither it nor the options name them
   Machine machine;
   double failure_hours = 0;  // of a device
   double restart_s = 0;

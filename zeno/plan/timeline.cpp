@@ -106,7 +106,7 @@ class Walk {
     for (const LaneState& lane : lanes_) {
       if (lane.running) pass = std::min(pass, lane.left * shared(lane));
     }
-    ensure(std::isfinite(pass), "[plan] the walk through a step is stuck at {} s", now_);
+    ensure(std::isfinite(pass), "[plan] the simulated step is stuck at {} s", now_);
     account(pass, sharing);
     now_ += pass;
     for (LaneState& lane : lanes_) {

@@ -51,7 +51,7 @@ struct StepTime {
 StepTime predict_step(const nn::LayerList& model, zero::EngineOptions options, const Machine& machine,
                       int world);
 
-// The walk by itself, with one cost for each instruction.
+// The walk alone, with one cost per instruction.
 StepTime walk_step(const zero::CompiledStep& step, std::span<const Cost> costs);
 
 }  // namespace zeno::plan

@@ -24,7 +24,7 @@ std::string csv_cell(std::string_view text);
 
 class CsvFile {
  public:
-  // Begins a new file with its header; after `done` steps goes on with the rows about these.
+  // Begins a new file with its header; after `done` steps continues after the rows about these.
   explicit CsvFile(const Path& path, int64_t done = 0);
 
   template <class Record>

@@ -141,8 +141,8 @@ std::string sample_section(const DataPage& page) {
 std::string data_page(const DataPage& page) {
   std::string out = intro(page) + tiles(page.counts);
   out += text_list("left-out", "Left out", left_out_lines(page.counts));
-  out += text_list("unused", "Fields that are not used", unused_lines(page.counts));
-  out += text_list("template", "What the chat template leaves out", remark_lines(page.counts));
+  out += text_list("unused", "Unused fields", unused_lines(page.counts));
+  out += text_list("template", "Not written by the chat template", remark_lines(page.counts));
   out += file_table(page.counts) + histogram(page.counts) + sample_section(page);
   out += "<footer><p>Made by Zeno.</p></footer>\n";
   return page::to_html(page::Page{page.title, std::move(out), "{}", ""});

@@ -83,7 +83,7 @@ std::string to_json(const DoneRecord& record);
 
 class MetricsFile {
  public:
-  // Begins a new file; after `done` steps goes on with what the file says about these.
+  // Begins a new file; after `done` steps continues after the lines about these.
   explicit MetricsFile(const Path& path, int64_t done = 0);
 
   template <class Record>

@@ -1,6 +1,6 @@
-// A file that whole records are appended to while a run goes on: metrics, events. Records that the disk
-// refuses are buffered, up to 4 MiB, and written first as soon as it takes them; a record that was cut is
-// written again from its beginning. A record that was taken is with the system before append() returns.
+// A file to which whole records are appended during a run: metrics, events. Records that the disk refuses are
+// buffered, up to 4 MiB, and written first as soon as it takes them; a record that was cut is written again
+// from its beginning. A record that was taken is with the system before append() returns.
 //
 // Owns its file; for one thread.
 #pragma once

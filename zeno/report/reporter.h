@@ -21,8 +21,8 @@ namespace zeno::report {
 
 class Reporter {
  public:
-  // `data` has what is known before the first step. A run that goes on after `done` steps adds to the files
-  // of the one before, from there on.
+  // `data` has what is known before the first step. A run resumed after `done` steps appends to the files of
+  // the previous run, from that step on.
   Reporter(const config::ParsedConfig& parsed, int64_t steps, int64_t done, ReportData data);
 
   void step(const StepRecord& record);

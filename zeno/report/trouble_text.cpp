@@ -43,7 +43,8 @@ void smaller_moments(const TroubleSetting& s, Texts& out) {
 Texts communication_remedies(const TroubleSetting& s) {
   Texts out;
   const bool per_pass = horizontal(s) && (sharded_params(s) || !s.policy.grads.empty());
-  if (!s.policy.overlap) out.push_back("\"overlap_comm\": true (now false: computation waits for all of it)");
+  if (!s.policy.overlap)
+    out.push_back("\"overlap_comm\": true (now false: computation waits for all communication)");
   if (per_pass) {
     out.push_back(fmt::format("--order vertical (once per step instead of for each of {} micro-batches)",
                               s.policy.micro_batches));
@@ -56,10 +57,10 @@ Texts communication_remedies(const TroubleSetting& s) {
   const bool by_pass = per_pass || (sharded_params(s) && s.policy.micro_batches == 1);
   out.push_back(by_pass ? larger_micro_batch(s) : larger_batch(s));
   if (sharded_params(s) && s.policy.offload.params == Tier::device)
-    out.push_back("--stage 2 where the parameters fit (a third less to send)");
+    out.push_back("--stage 2 if the parameters fit (a third less traffic)");
   if (s.policy.wire == DType::f32 && s.policy.compute != DType::f32) {
     out.push_back(
-        fmt::format("\"communication_data_type\": \"{}\" (half the bytes of the gradients, other bits)",
+        fmt::format("\"communication_data_type\": \"{}\" (half the bytes of the gradients; changes the bits)",
                     name_of(s.policy.compute)));
   }
   return out;
@@ -74,10 +75,11 @@ Texts link_remedies(const TroubleSetting& s) {
     smaller_moments(s, out);
   }
   if (offload.params != Tier::device) {
-    out.push_back("--offload-param none where the parameters fit");
-    if (horizontal(s)) out.push_back("--order vertical (parameters come once per pass, not per micro-batch)");
+    out.push_back("--offload-param none if the parameters fit");
+    if (horizontal(s))
+      out.push_back("--order vertical (gathers parameters once per pass, not per micro-batch)");
   }
-  if (offload.activations) out.push_back("leave out --offload-activations where they fit");
+  if (offload.activations) out.push_back("leave out --offload-activations if they fit");
   out.push_back(offload.params != Tier::device ? larger_micro_batch(s) : larger_batch(s));
   return out;
 }
@@ -88,7 +90,7 @@ Texts disk_remedies(const TroubleSetting& s) {
   const std::string& paths = s.config.zero.offload_optimizer.nvme_path.empty()
                                  ? s.config.zero.offload_param.nvme_path
                                  : s.config.zero.offload_optimizer.nvme_path;
-  out.push_back(fmt::format("{} cpu (a rank has {} on disk)",
+  out.push_back(fmt::format("{} cpu (each rank has {} on disk)",
                             states ? "--offload-optimizer" : "--offload-param", format_bytes(s.disk_bytes)));
   out.push_back(fmt::format("--nvme-path with folders on more disks (now {})",
                             1 + std::count(paths.begin(), paths.end(), ',')));
@@ -100,7 +102,7 @@ Texts disk_remedies(const TroubleSetting& s) {
 std::string data_remedy(const TroubleSetting& s) {
   return fmt::format(
       "put --cache (now {}; tokens are read from there) and token files on a fast local disk, and leave "
-      "memory free for their pages",
+      "memory free for the page cache",
       s.config.run.cache);
 }
 
@@ -109,27 +111,26 @@ Texts slow_rank_remedies(const Trouble& t, const TroubleSetting& s) {
     case Trouble::Part::data:
       return {data_remedy(s) + ", on that rank's host"};
     case Trouble::Part::disk:
-      return {"look at the disk under --nvme-path on that rank's host"};
+      return {"check the disk under --nvme-path on that rank's host"};
     case Trouble::Part::link:
-      return {"look at the link of that rank's GPU (zeno doctor)"};
+      return {"check the link of that rank's GPU (zeno doctor)"};
     case Trouble::Part::compute:
       break;
   }
   return {
-      "look there for other processes, fewer cores, lower clocks or heat (zeno doctor), or run without that "
-      "host"};
+      "check that host for other processes, fewer cores, lower clocks or heat (zeno doctor), or run without "
+      "it"};
 }
 
 Texts loss_scale_remedies(const Trouble& t, const TroubleSetting& s) {
   Texts out;
   const config::LossScaleConfig& scale = s.config.precision.loss_scale;
   if (!scale.dynamic()) {
-    out.push_back(
-        fmt::format("fp16.loss_scale 0, which finds the scale itself (now fixed at {})", scale.loss_scale));
+    out.push_back(fmt::format("fp16.loss_scale 0, which finds the scale automatically (now fixed at {})",
+                              scale.loss_scale));
   } else if (t.scale > Troubles::kTinyScale && t.scale < std::ldexp(1, int(scale.initial_scale_power))) {
-    out.push_back(
-        fmt::format("fp16.initial_scale_power {} (now {}), where the search for the scale has come to",
-                    std::ilogb(t.scale), scale.initial_scale_power));
+    out.push_back(fmt::format("fp16.initial_scale_power {} (now {}), where the search for the scale is now",
+                              std::ilogb(t.scale), scale.initial_scale_power));
   }
   out.push_back("--dtype bf16, which needs no scale");
   out.push_back(fmt::format("a lower --lr (now {:g})", s.config.optimizer.lr));
@@ -162,7 +163,7 @@ std::string what(const Trouble& t, const TroubleSetting& s) {
     case TroubleKind::slow_rank:
       break;
     case TroubleKind::loss_scale:
-      return fmt::format("{} of {} steps were skipped by overflow, the loss scale is {:g}", t.skipped,
+      return fmt::format("{} of {} steps were skipped because of overflow, the loss scale is {:g}", t.skipped,
                          t.steps, t.scale);
     case TroubleKind::checkpoint:
       return fmt::format("saving takes {} of the time", share);
@@ -182,7 +183,7 @@ std::string what_bounds(const TroubleSums& sums, const TroubleSetting& s, Memory
   constexpr double kMost = 0.7;
   if (share_of_compute(sums) < kMost) {
     return fmt::format(
-        "Nothing alone holds up the step: computation takes {}, communication {}, copies {}, the disk {}, "
+        "No single part holds up the step: computation takes {}, communication {}, copies {}, the disk {}, "
         "samples {}.",
         percent(share_of_compute(sums)), percent(sums.timed_share(sums.communication)),
         percent(sums.timed_share(sums.link)), percent(sums.timed_share(sums.disk)),
@@ -194,7 +195,7 @@ std::string what_bounds(const TroubleSums& sums, const TroubleSetting& s, Memory
   if (memory.peak >= memory.limit / 2) return text;
   const config::RecomputeMode mode = s.config.recompute.mode;
   if (mode == config::RecomputeMode::full || mode == config::RecomputeMode::selective)
-    return text + " --recompute auto would recompute no more than the memory asks for.";
+    return text + " --recompute auto would recompute only as much as memory requires.";
   return text + fmt::format(" {} of {} are in use: a larger micro-batch, {}, may compute faster.",
                             format_bytes(memory.peak), format_bytes(memory.limit), larger_micro_batch(s));
 }
@@ -233,7 +234,7 @@ std::string describe(const Trouble& t, const TroubleSetting& s, const std::strin
 std::string advice(const Troubles& troubles, const Texts& lines, const TroubleSetting& s, MemoryUse memory) {
   const TroubleSums& sums = troubles.total();
   if (!lines.empty()) {
-    std::string text = fmt::format("To make it better: {}.", fmt::join(lines, ". Also: "));
+    std::string text = fmt::format("What would help: {}.", fmt::join(lines, ". Also: "));
     if (sums.timed_steps > 0)
       text += fmt::format(" Computation takes {} of the step.", percent(share_of_compute(sums)));
     return text;

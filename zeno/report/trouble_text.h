@@ -11,7 +11,7 @@
 
 namespace zeno::report {
 
-// What advice depends on, besides how steps went.
+// What the advice depends on, besides the observed steps.
 struct TroubleSetting {
   config::TrainConfig config;  // resolved
   zero::Policy policy;         // as the engine has it

@@ -15,7 +15,7 @@ class TroubleWatch {
   // `hosts`: the name of each rank's.
   TroubleWatch(const zero::Engine& engine, const config::TrainConfig& config, std::vector<std::string> hosts);
 
-  // The next step. A line for each trouble that is to be told now.
+  // The next step. A line for each trouble to report now.
   std::vector<std::string> look(const Observation& step);
   // How the run went and what would make it better, in a paragraph. `memory_limit`: of a rank's device.
   std::string advice(size_t memory_limit) const;

@@ -1,5 +1,5 @@
-// Tells from how steps go what holds a run up: plain state machines over what was observed of each step. No
-// clocks and no files here; trouble_text.h says what to do about it. Rank 0 has one; one thread.
+// Finds what slows a run down from its steps: plain state machines over observations of each step. No clocks
+// and no files here; trouble_text.h says what to do about it. Rank 0 has one; one thread.
 #pragma once
 
 #include <array>
@@ -16,19 +16,19 @@ namespace zeno::report {
 // How one step went; times in milliseconds.
 struct Observation {
   double step_ms = 0;
-  // The rank that had most to do: the others wait for it, so its time is the step's.
+  // The rank with the most work: the others wait for it, so its time is the step's.
   int slowest = 0;
-  zero::RankTimes spent;  // by it; of a step that was not timed, only `data` is known
-  double others_ms = 0;   // what the others had to do, in the middle; 0: there are none
+  zero::RankTimes spent;  // by that rank; for a step that was not timed, only `data` is known
+  double others_ms = 0;   // median of the other ranks' work; 0: there are none
   double loss_scale = 1;
   bool skipped = false;
   bool saving = false;  // a checkpoint was being written meanwhile
-  double saved_ms = 0;  // before the step, standing still to begin one
+  double saved_ms = 0;  // wait before the step to start a save
 
   bool timed() const { return spent.compute > 0; }
 };
 
-// From what every rank told of a step.
+// From what every rank reported about a step.
 Observation observe(std::span<const zero::RankTimes> ranks);
 
 enum class TroubleKind { communication, link, disk, data, slow_rank, loss_scale, checkpoint };
@@ -47,7 +47,7 @@ struct Trouble {
 };
 
 // Sums over steps. How the time of a step was spent is known of those that were timed: all of them on a CPU,
-// a sample on GPUs, which stands for the others.
+// a sample on GPUs, which represents the others.
 struct TroubleSums {
   int64_t steps = 0, timed_steps = 0;
   double step_ms = 0, timed_ms = 0;
@@ -67,18 +67,18 @@ struct TroubleSums {
 class Troubles {
  public:
   static constexpr int64_t kWarmUp = 3;  // first steps, which touch memory and files for the first time
-  // What is judged at once: so many timed steps, and so much of their time, so that a hiccup of short steps
-  // is no trouble.
+  // The size of a window: a number of timed steps, and a total of their time, so that a hiccup of short steps
+  // does not count.
   static constexpr int64_t kWindow = 20;
   static constexpr double kWindowMs = 1000;
-  // From which share of the step on; a trouble is over below half of it.
+  // The threshold as a share of the step; a trouble ends below half of it.
   static constexpr std::array<double, kTroubles> kLimits{0.15, 0.15, 0.15, 0.10, 0.10, 0.25, 0.10};
   static constexpr double kSlow = 1.2;      // times the others
   static constexpr double kAlways = 0.8;    // of the steps wait for the same rank
   static constexpr double kTinyScale = 16;  // a loss scale that fell so far hides small gradients
 
-  // The next step. What is to be told now: a trouble when it begins, and again when it has become half as
-  // much worse or has gone to another rank, at most once in a window.
+  // Takes the next step and returns what to report now: a trouble when it begins, and again when it gets
+  // worse by half or moves to another rank, at most once per window.
   std::vector<Trouble> look(const Observation& step);
   // What was wrong over the whole run, worst first.
   std::vector<Trouble> all() const;

@@ -133,7 +133,8 @@ std::optional<Difference> find_difference(const std::vector<RunInput>& first,
   const auto size = [](const std::string& value) { return value.substr(0, value.find(" (hash ")); };
   auto found = find_difference(first, theirs, size);
   if (!found) found = find_difference(first, theirs, std::identity());
-  ensure(found.has_value(), "[train] rank {} has other inputs than rank 0, and none of them differs", other);
+  ensure(found.has_value(), "[train] rank {} has other inputs than rank 0, although each of them is the same",
+         other);
   comm::fail_together(
       world, 0, found->first.kind,
       describe_difference(found->first, found->second, hosts[size_t(other)], hosts[0], other));
@@ -206,7 +207,7 @@ void agree_on_tokens(const data::TokenSource& tokens, std::string_view flag, com
       value, "tokens of the data", world,
       [&](size_t rank, const auto& host, const auto& first_host, const auto& theirs, const auto& first) {
         return fmt::format(
-            "[train] rank {} on {} gets different tokens from {} than rank 0 on {}: {} against {}; {} and "
+            "[train] rank {} on {} reads different tokens from {} than rank 0 on {}: {} against {}; {} and "
             "delete --cache on {}",
             rank, host, flag, first_host, theirs, first, kCopyFiles, host);
       });
@@ -279,7 +280,7 @@ void WeightAgreement::agree(const Path& model, comm::World& world) const {
   std::map<std::pair<size_t, uint64_t>, std::pair<uint64_t, int>> known;  // (parameter, place): values, rank
   for (int rank = 0; rank < world.size(); ++rank) {
     std::vector<uint64_t> theirs(mine.size());
-    ensure(all[size_t(rank)].size() == bytes, "[train] rank {} has another number of parameters", rank);
+    ensure(all[size_t(rank)].size() == bytes, "[train] rank {} has a different number of parameters", rank);
     std::memcpy(theirs.data(), all[size_t(rank)].data(), bytes);
     for (size_t i = 0; i < parts_.size(); ++i) {
       const uint64_t place = theirs[2 * i], values = theirs[2 * i + 1];

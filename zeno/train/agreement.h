@@ -1,6 +1,6 @@
 // Ranks agree before they train. Processes of a job read their config, model and data for themselves, often
-// each host its own copies; what differs there would end as a model that nobody asked for. So they compare,
-// and a difference ends the run on all ranks with one line that names the rank, its host and the file
+// each host its own copies; a difference there would silently give the wrong model. So they compare, and a
+// difference ends the run on all ranks with one line that names the rank, its host and the file
 // (docs/faults.md says what is compared and what can slip through). Ranks that are threads see the same files
 // and compare nothing. All calls but WeightAgreement::add are collective.
 #pragma once

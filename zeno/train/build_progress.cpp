@@ -65,7 +65,7 @@ data::BuildProgress build_progress(int rank) {
   const auto display = rank == 0 ? std::make_shared<BuildDisplay>(STDERR_FILENO) : nullptr;
   return [display](const data::BuildState& state) {
     require(!Interrupt::requested(), ErrorKind::usage,
-            "[data] interrupted while reading the data: nothing was trained; the same command starts again");
+            "[data] interrupted while reading the data: nothing was trained; run the same command again");
     if (display) display->update(state);
   };
 }

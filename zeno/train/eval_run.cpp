@@ -35,7 +35,7 @@ report::EvalRecord evaluate_rank(config::ParsedConfig parsed, comm::World& world
   data.deal(config, world);
   const RunEngine run = make_engine(config, model, seq, world, false);
   const std::optional<report::EvalRecord> record = evaluate(*run.engine, data.train());
-  ensure(record.has_value(), "[eval] the evaluation was stopped, but nobody asked for it");
+  ensure(record.has_value(), "[eval] the evaluation was stopped, but nothing asked it to stop");
   return *record;
 }
 

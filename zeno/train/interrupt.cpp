@@ -51,7 +51,7 @@ void on_signal(int signal) {
   try {
     finishes_within(kMoment, [] {
       log_error(
-          "[train] --save-deadline: time ran out before everything was saved; continue from the newest "
+          "[train] --save-deadline: time ran out before everything was saved; resume from the newest "
           "complete checkpoint with --resume auto");
     });
   } catch (...) {  // no thread to say it

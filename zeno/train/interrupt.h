@@ -1,9 +1,9 @@
-// Signals while a run lives. Ctrl-C, SIGTERM, SIGHUP (a terminal that is gone) and SIGUSR1 are a wish to stop
+// Signals while a run lives. Ctrl-C, SIGTERM, SIGHUP (a lost terminal) and SIGUSR1 are requests to stop
 // (mpirun and Slurm pass the last one on to all processes): each sets a flag that ranks look at between
-// steps. Of the first three, those that follow within a second are the same wish: Slurm sends SIGTERM twice
-// within milliseconds, a terminal to the whole group. One that comes later ends the process at once, but not
-// while the clock of --save-deadline runs: then saving has that time, whatever comes. SIGUSR1, which
-// schedulers send long before the end, starts no clock and never ends the process. SIGUSR2 is a wish for a
+// steps. Of the first three, those that follow within one second count as the same request: Slurm sends
+// SIGTERM twice within milliseconds, a terminal to the whole group. One that comes later ends the process at
+// once, but not while the clock of --save-deadline runs: then saving has that time, whatever comes. SIGUSR1,
+// which schedulers send long before the end, starts no clock and never ends the process. SIGUSR2 requests a
 // checkpoint. Signals that were ignored stay ignored.
 //
 // One at a time per process; ranks that are threads share it. The questions may be asked from any thread.
@@ -18,10 +18,10 @@
 
 namespace zeno::train {
 
-// Exit code of a process that had not saved everything when the deadline came.
+// Exit code of a process that had not saved everything when the deadline passed.
 inline constexpr int kSaveDeadlineExit = 7;
 
-// Signals to stop that come closer together are one wish.
+// Signals to stop that are closer together count as one request.
 inline constexpr std::chrono::milliseconds kSameWish{1000};
 
 class Interrupt {
@@ -34,7 +34,7 @@ class Interrupt {
   Interrupt& operator=(const Interrupt&) = delete;
 
   static bool requested();
-  // True once for each wish (several before it is asked count as one).
+  // True once per request (several before the call count as one).
   static bool take_save_request();
 
  private:

@@ -1,4 +1,4 @@
-// Who the ranks of a run are and how their errors come together.
+// Starts the ranks of a run and combines their errors.
 #pragma once
 
 #include <functional>
@@ -9,8 +9,8 @@
 namespace zeno::train {
 
 // Processes of a launcher (mpirun, srun) each become one rank; otherwise `ranks` threads of this process.
-// Runs `body` on each; with `catch_signals` they are a wish to stop while it runs (interrupt.h). Returns when
-// all are done; throws the first error.
+// Runs `body` on each; with `catch_signals`, signals are requests to stop while it runs (interrupt.h).
+// Returns when all are done; throws the first error.
 void run_ranks(const config::RunConfig& run, bool catch_signals,
                const std::function<void(comm::World&)>& body);
 

@@ -1,4 +1,4 @@
-// Looks at every step's loss and tells the bad ones: a loss or gradient that is not finite, and a loss that
+// Watches the loss of every step and reports bad ones: a loss or gradient that is not finite, and a loss that
 // stands out from those before it. Plain values; every rank keeps one and, since all see the same losses, all
 // decide alike.
 #pragma once
@@ -38,7 +38,7 @@ class LossWatch {
   void restore(State state) { state_ = std::move(state); }
 
  private:
-  static constexpr size_t kWarmUp = 10, kWindow = 50;  // good losses before spikes are told; in the mean
+  static constexpr size_t kWarmUp = 10, kWindow = 50;  // good losses before spikes are reported; in the mean
 
   Verdict judge(double loss, bool skipped) const;
 

@@ -55,8 +55,8 @@ void share_with_cpu(const config::OffloadOptimizerConfig& config, zero::EngineOp
   policy.offload.cpu_share = share;
   if (log_rank() <= 0)
     log_info(
-        "offload: {:.1f} GB/s each way and {:.2f} billion updates/s by the CPU at once: it updates {:.0f} % "
-        "of what is on the host",
+        "offload: {:.1f} GB/s in each direction and {:.2f} billion updates/s on the CPU at the same time: "
+        "the CPU updates {:.0f} % of the states in host memory",
         rates.link / 1e9, rates.updates / 1e9, share * 100);
 }
 

@@ -16,7 +16,7 @@ struct RunEngine {
   std::unique_ptr<zero::Engine> engine;
   model::Tuning tuning;
   size_t memory_limit = 0;    // bytes a rank may use
-  double planned_step_s = 0;  // by the rates of this machine; 0: nobody has measured them
+  double planned_step_s = 0;  // by the rates of this machine; 0: they have not been measured
 };
 
 // Collective. `trains` false: an engine that only evaluates. Error(memory) when it does not fit, naming the

@@ -1,6 +1,6 @@
 // Everything that decides what a run computes and that each process sees for itself: the program, the config,
 // the files of the model, the adapter, the template and the data. Other files may lie elsewhere on every
-// host: paths are no part of it, and neither is what belongs to a host (caches, logs, memory limits).
+// host: paths are not part of it, and neither are values that belong to a host (caches, logs, memory limits).
 #pragma once
 
 #include <string>

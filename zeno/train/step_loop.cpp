@@ -142,7 +142,7 @@ void StepLoop::watch(const zero::StepResult& result, double loss_scale) {
   if (reporter_ != nullptr) reporter_->bad_step(bad);
   require(!watch_.give_up(), ErrorKind::data,
           "[train] {} bad steps in a row, up to step {} (loss {}, recent mean {:.4f}); the last batch: {}; "
-          "lower the learning rate, clip gradients or look at that data; nothing was saved over {}",
+          "lower the learning rate, clip gradients or look at that data; {} was not overwritten",
           watch_.bad_in_a_row(), collected_, result.loss, mean, bad.batch, config_.run.out);
 }
 

@@ -24,12 +24,12 @@ class StepLoop {
   StepLoop(zero::Engine& engine, comm::World& world, const config::TrainConfig& config,
            const data::Loader& loader, report::Reporter* reporter);
 
-  // Collective: the next step. Returns what ranks agreed on: a wish of one is a wish of all. Throws
+  // Collective: the next step. Returns what ranks agreed on: a request to one rank stops all ranks. Throws
   // Error(data) after as many bad steps in a row as the config allows.
   zero::Wishes run(data::Prefetcher& batches, zero::Wishes wishes);
   // Takes the results that are still under way.
   void finish();
-  // Between steps: so long nothing ran because the state was being copied.
+  // Between steps: the time in which nothing ran because the state was being copied.
   void add_save(double ms) { saved_ms_ += ms; }
 
   int64_t steps() const { return collected_; }
@@ -40,7 +40,7 @@ class StepLoop {
   void restore(const LoopState& state);
   // What the summary of a run says about its steps.
   void add_to(report::RunSummary& summary) const;
-  // What would make the run better (troubles.h), told on rank 0; empty on others.
+  // What would make the run faster (troubles.h), on rank 0; empty on others.
   std::string advice(size_t memory_limit) const {
     return troubles_ ? troubles_->advice(memory_limit) : std::string();
   }

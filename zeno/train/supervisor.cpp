@@ -87,20 +87,20 @@ RestartPolicy::Verdict RestartPolicy::after(const ChildEnd& end, std::optional<i
   if (well) text += kNoResult;
   if (max_ == 0) return {false, well ? text : ""};
   if (!well && end.signal == 0 && end.exit_code != exit_code(ErrorKind::peer)) {
-    return {false, text + "; the same error would come again: not restarted"};
+    return {false, text + "; a restart would meet the same error: not restarted"};
   }
   fruitless_ = step > step_ ? 0 : fruitless_ + 1;
   step_ = step;
   const std::string from = step ? fmt::format("the checkpoint of step {}", *step) : "the beginning";
   if (fruitless_ >= kFruitless) {
     return {false, fmt::format("{}; it died {} times in a row without reaching a checkpoint after {}: not "
-                               "restarted; save more often or look for what kills it",
+                               "restarted; save more often or find out what kills it",
                                text, fruitless_, from)};
   }
   if (restarts_ == max_) {
-    return {false, fmt::format("{}; all {} restarts are used up; the same command with --resume auto resumes "
-                               "from {}",
-                               text, max_, from)};
+    return {false, fmt::format(
+                       "{}; all {} restarts are used up; the same command with --resume auto resumes from {}",
+                       text, max_, from)};
   }
   ++restarts_;
   return {true, fmt::format("{}; restart {} of {} from {}", text, restarts_, max_, from)};
@@ -135,9 +135,9 @@ std::vector<std::string> split_words(std::string_view text) {
 int Supervisor::run() {
   const SignalSet signals;
   Look look = look_at_output(signals.set());
-  require(look.output.has_value(), look.kind, "[supervisor] the run is not started: {}", look.problem);
+  require(look.output.has_value(), look.kind, "[supervisor] the run was not started: {}", look.problem);
   if (asked_ != 0) {
-    say(LogLevel::warning, fmt::format("[supervisor] SIG{}: the run is not started", sigabbrev_np(asked_)));
+    say(LogLevel::warning, fmt::format("[supervisor] SIG{}: the run was not started", sigabbrev_np(asked_)));
     return 128 + asked_;
   }
   RestartPolicy policy(options_.max_restarts, look.output->newest_step);
@@ -175,7 +175,7 @@ int Supervisor::end_asked(const ChildEnd& end) const {
   const int code = exit_code_of(end);
   if (code != 0)
     say(LogLevel::warning,
-        fmt::format("[supervisor] the run {}{}; after SIG{} it is not restarted", describe(end),
+        fmt::format("[supervisor] the run {}{}; it is not restarted after SIG{}", describe(end),
                     end.exit_code == 0 ? kNoResult : "", sigabbrev_np(asked_)));
   return code;
 }
@@ -238,7 +238,7 @@ int Supervisor::start(const std::vector<std::string>& arguments) {
   for (std::string& word : command) words.push_back(word.data());
   words.push_back(nullptr);
   std::array<int, 2> failed{};
-  require(pipe2(failed.data(), O_CLOEXEC) == 0, ErrorKind::io, "[supervisor] no pipe: {}",
+  require(pipe2(failed.data(), O_CLOEXEC) == 0, ErrorKind::io, "[supervisor] cannot create a pipe: {}",
           std::strerror(errno));
   const pid_t parent = getpid();
   const pid_t pid = fork();
@@ -294,7 +294,7 @@ ChildEnd Supervisor::wait_for(int pid, const sigset_t& signals) {
     seconds_left_behind = signal < 0 && only_zombies_left(pid) ? seconds_left_behind + 1 : 0;
     if (seconds_left_behind == kPatience) {
       say(LogLevel::warning,
-          fmt::format("[supervisor] {} does not end although all its processes have: killing it",
+          fmt::format("[supervisor] {} does not end although all its processes have ended: killing it",
                       options_.launcher.empty() ? "the run" : options_.launcher[0]));
       kill(-pid, SIGKILL);
     }
@@ -306,8 +306,7 @@ ChildEnd Supervisor::wait_for(int pid, const sigset_t& signals) {
     if (seconds_kept < kPatience) continue;
     say(LogLevel::warning,
         "[supervisor] the run has ended, but the kernel still holds it because a thread is stuck: not "
-        "waiting "
-        "for it");
+        "waiting for it");
     status = stat_of(pid).exit_status;
     break;
   }
@@ -358,7 +357,7 @@ void Supervisor::give_up_saving(int pid) {
   constexpr auto kLauncherEnds = std::chrono::seconds(5);
   if (!gave_up_)
     say(LogLevel::warning,
-        "[supervisor] --save-deadline: time ran out before everything was saved; continue from the newest "
+        "[supervisor] --save-deadline: time ran out before everything was saved; resume from the newest "
         "complete checkpoint with --resume auto");
   kill(gave_up_ ? -pid : pid, gave_up_ ? SIGKILL : SIGTERM);  // the launcher may have others to end first
   gave_up_ = true;

@@ -183,7 +183,7 @@ void Trainer::drop_save_request() {
   try {
     remove_file(save_request());
   } catch (const Error& error) {
-    log_warning("{}; requests by this file are ignored from now on", error.what());
+    log_warning("{}; requests through this file are ignored from now on", error.what());
     ignores_save_file_ = true;
   }
 }
@@ -254,9 +254,9 @@ bool Trainer::save_checkpoint(const std::string& run) {
 void Trainer::save_best() {
   const std::string problem = try_save_model(config_.run.out);
   if (!problem.empty() && world_.rank() == 0)
-    log_warning("{}; the best model so far, of step {}, is not saved; training goes on", problem, step_);
+    log_warning("{}; the best model so far, of step {}, was not saved; training continues", problem, step_);
   if (problem.empty())
-    note(report::ReportEvent::Kind::checkpoint, fmt::format("the best so far: saved in {}", config_.run.out));
+    note(report::ReportEvent::Kind::checkpoint, fmt::format("best so far: saved in {}", config_.run.out));
 }
 
 void Trainer::save_model(const Path& folder) {

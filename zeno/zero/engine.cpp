@@ -16,6 +16,7 @@
 #include "zeno/device/copy.h"
 #include "zeno/device/device.h"
 #include "zeno/zero/program_check.h"
+#include "zeno/zero/program_match.h"
 
 namespace zeno::zero {
 namespace {
@@ -78,7 +79,7 @@ nn::BatchShape shape_of(const EngineOptions& options, const comm::Mesh& mesh) {
   // is to have the same bits at every world size has the same kernels.
   shape.fused_swiglu = bf16_on_gpu && mesh.ranks() == 1 && !options.policy.reproducible;
   require(!shape.fp8 || bf16_on_gpu, ErrorKind::usage,
-          "[engine] fp8 products: got {} on a {}, expected bf16 on a GPU; use --device cuda --dtype bf16, or "
+          "[engine] fp8 matmuls: got {} on a {}, expected bf16 on a GPU; use --device cuda --dtype bf16, or "
           "leave out --matmul-dtype fp8",
           name_of(options.policy.compute), shape.device == Device::Kind::cuda ? "GPU" : "CPU");
   return shape;
@@ -99,7 +100,7 @@ Snapshot::Mode snapshot_mode(const EngineOptions& options, const UnitTable& unit
   require(options.snapshot_copies == 0 || (!on_disk && !coded), ErrorKind::usage,
           "[engine] --peer-snapshot: got optimizer states {}, expected them in memory and in floats; use "
           "--save-every, or {}",
-          on_disk ? "on disk" : "in eight bits",
+          on_disk ? "on disk" : "in 8 bits",
           on_disk ? "keep them on the host with --offload-optimizer cpu" : "leave out --moment-dtype 8bit");
   return (away || coded) && options.snapshot_copies == 0 ? Snapshot::Mode::streamed : Snapshot::Mode::copied;
 }
@@ -111,9 +112,8 @@ comm::Mesh mesh_of(const EngineOptions& options, int world) {
   const bool in_two_levels = host > 1 && world % host == 0 && std::has_single_bit(unsigned(host));
   const int inner = options.inner > 0 ? options.inner : in_two_levels ? host : world;
   require(world % inner == 0, ErrorKind::usage,
-          "[engine] groups of ranks: got {} ranks in groups of {}, expected a number of ranks that groups of "
-          "this size "
-          "divide",
+          "[engine] groups of ranks: got {} ranks in groups of {}, expected a number of ranks that is "
+          "divisible by the group size",
           world, inner);
   return comm::Mesh({1, world / inner, inner, 1, 1, 1});
 }
@@ -151,8 +151,10 @@ Engine::Engine(nn::LayerList model, const EngineOptions& options, comm::World& w
       program_(compile({model_, units_, policy_, mesh_, shape_})),
       evaluation_(compile_evaluation({model_, units_, policy_, mesh_, shape_})),
       store_(units_, policy_, world.rank()) {
-  for (const Program* program : {&program_, &evaluation_}) check_program(*program, units_);
-  comm::check_same(world, "step program", describe(program_, units_));
+  for (const Program* program : {&program_, &evaluation_}) {
+    check_program(*program, units_);
+    match_programs(world, mesh_, communications_of(*program, units_));
+  }
   const int threads = options.threads > 0 ? options.threads : share_of_cores(world.local_size());
   const Timing usual = options.device.kind == Device::Kind::cpu ? Timing::every : Timing::sampled;
   const Timing timing = policy_.trains ? options.timing.value_or(usual) : Timing::none;

@@ -42,8 +42,8 @@ class Finder {
  private:
   [[noreturn]] void unknown(size_t i) const {
     fail(ErrorKind::data,
-         "[{}] message {} (assistant): its words are not in the rendered conversation; use a template with "
-         "{{% generation %}} around what the assistant says, or train on all tokens (--loss-on all)",
+         "[{}] message {} (assistant): its text is not in the rendered conversation; use a template with {{% "
+         "generation %}} around the assistant's text, or train on all tokens (--loss-on all)",
          source_.where, i + 1);
   }
 

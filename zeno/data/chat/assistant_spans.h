@@ -1,10 +1,10 @@
-// Where the assistant speaks in a rendered conversation.
+// Where the assistant's text is in a rendered conversation.
 //
 // Whose words stand where is known from the rendering itself (speakers.h), so nothing that a user, a system
 // message or a tool wrote is ever inside a span. What is left to find out is how much of the template's own
 // text around an assistant's words the model has to write:
 // - between words of one message: all of it (the marks of a call, of reasoning);
-// - before them: what stands behind the prompt that the template would give the model at this place;
+// - before them: what follows the prompt that the template would give the model at this point;
 // - behind them: the end of the turn, which the template writes before it leaves the message, or, in some
 //   templates, before the header of the next one.
 #pragma once

@@ -1,4 +1,4 @@
-// The date that chat templates are told by strftime_now, as users write it.
+// The date that strftime_now gives to chat templates, as users write it.
 #pragma once
 
 #include <cstdint>

@@ -90,7 +90,7 @@ std::vector<std::string> remarks_of(const std::string& where, bool ends, const U
     const std::string text = fmt::format("[{}] the template {}", where, what);
     if (std::ranges::find(out, text) == out.end()) out.push_back(text);
   };
-  if (!ends) remark("writes no end of turn behind assistant messages: none is trained");
+  if (!ends) remark("writes no end of turn after assistant messages: none is trained");
   if (unwritten.tools) remark("does not write the tools");
   for (const auto& [message, field] : unwritten.fields) {
     const std::string role = messages[message]["role"].get<std::string>();
@@ -187,7 +187,7 @@ struct ChatTemplate::Parts {
   std::string continued(const Variant& chosen, Json messages, const Json& tools,
                         const ChatOptions& options) const {
     require(!options.add_generation_prompt, ErrorKind::usage,
-            "continue the last message: not together with a generation prompt");
+            "continue the last message: not possible together with a generation prompt");
     last_text(messages) += kContinueMark;
     std::string text = run(chosen, messages, tools, options).text;
     const std::string_view mark = kContinueMark.substr(0, kContinueMark.size() - 1);

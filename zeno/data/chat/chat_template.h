@@ -1,5 +1,5 @@
-// Conversations to the text a model was trained on, and where in it the assistant speaks. The template is the
-// model folder's own, one of our presets, or a file.
+// Turns conversations into the text a model was trained on, and finds the assistant's text in it. The
+// template is the model folder's own, one of our presets, or a file.
 //
 // A cheap value: copies share what was read, which never changes. Safe to share between threads.
 #pragma once
@@ -20,10 +20,10 @@ namespace zeno::data {
 struct ChatOptions {
   bool add_generation_prompt = false;
   std::string extra;  // JSON object of template variables, e.g. {"enable_thinking": false}; empty: none
-  // Ends behind the content of the last message, so that a model can go on with it.
+  // Ends after the content of the last message, so that a model can continue it.
   bool continue_final_message = false;
-  // Seconds since 1970 (UTC) that strftime_now tells. Without, it is not defined and templates take the fixed
-  // date they bring; those that bring none are refused.
+  // Seconds since 1970 (UTC) for strftime_now. Without, it is not defined and templates take the fixed date
+  // they bring; those that bring none are refused.
   std::optional<int64_t> now;
 };
 
@@ -52,8 +52,8 @@ class ChatTemplate {
   static bool in_folder(const Path& model_folder);
   static std::vector<std::string> presets();
 
-  // `messages`: array of {role, content, …}; `tools`: array or null. Also finds out who says what. Words of
-  // an assistant that the template does not write are an Error(data).
+  // `messages`: array of {role, content, …}; `tools`: array or null. Also finds the author of every byte.
+  // Words of an assistant that the template does not write are an Error(data).
   RenderedChat render(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools,
                       const ChatOptions& options) const;
   // For prompts: without finding out what of it to train on.

@@ -1,4 +1,4 @@
-// Who wrote the bytes of a rendered conversation: the template, an assistant, or somebody else.
+// Who wrote the bytes of a rendered conversation: the template, an assistant, or another role.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

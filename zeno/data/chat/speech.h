@@ -9,7 +9,7 @@
 
 namespace zeno::data {
 
-// Words of one message of the assistant with nobody else's between them: passages [first, last].
+// Text of one assistant message without other text in between: passages [first, last].
 struct Speech {
   size_t first = 0, last = 0, message = 0;
 };

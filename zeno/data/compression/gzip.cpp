@@ -16,7 +16,7 @@ class GzipDecompressor : public Decompressor {
  public:
   GzipDecompressor() {
     const int result = inflateInit2(&zlib_, MAX_WBITS + kAnyHeader);
-    require(result == Z_OK, ErrorKind::memory, "[gzip] zlib does not start: error {}", result);
+    require(result == Z_OK, ErrorKind::memory, "[gzip] cannot start zlib: error {}", result);
   }
   ~GzipDecompressor() override { inflateEnd(&zlib_); }
   GzipDecompressor(const GzipDecompressor&) = delete;

@@ -38,7 +38,7 @@ struct BuildReport {
   int64_t records = 0;  // that could be read; 0 where all is plain text
   int64_t nothing_to_learn = 0;
   std::map<std::string, int64_t> bad;      // reason → count
-  std::map<std::string, int64_t> unused;   // field with a value that nobody reads → records that have it
+  std::map<std::string, int64_t> unused;   // unused field with a value → number of records that have it
   std::map<std::string, int64_t> remarks;  // what the chat template does to the data → times
   std::vector<FileReport> files;           // in the order they were read
   bool whole_texts = true;                 // plain text only: no sample has a shape of its own
@@ -74,7 +74,7 @@ class CacheWriter {
 
 class CachedSamples {
  public:
-  // Throws Error(data) when the folder is no complete cache of `identity`: the manifest's version and
+  // Throws Error(data) if the folder is not a complete cache of `identity`: the manifest's version and
   // identity, the size of every column and the checksum of the index are compared. A cache of a newer Zeno is
   // a NewerVersion.
   CachedSamples(const Path& folder, const std::string& identity);

@@ -54,7 +54,7 @@ void remove_unfinished_caches(const Path& root) {
     const File file = File::open(folder / kLockName);
     // Looked at again under the lock: its builder may have finished in between.
     if (!lock(file, false) || !is_named(file) || is_complete_cache(folder)) continue;
-    log_info("[dataset] removing {}, which a build left unfinished", folder.string());
+    log_info("[dataset] removing {}, an unfinished build", folder.string());
     remove_folder(folder);
   }
 }

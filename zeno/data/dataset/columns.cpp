@@ -41,11 +41,10 @@ Columns parse_columns(std::string_view text) {
         !field.empty() && !column.empty(), ErrorKind::usage,
         "[data] --columns: got '{}', expected FIELD=COLUMN pairs such as prompt=question,completion=answer",
         shortened(pair, 60));
-    require(
-        std::ranges::find(kFields, field) != kFields.end(), ErrorKind::usage,
-        "[data] --columns {}: unknown field '{}', expected one of {}; the column of the data stands behind "
-        "the '='",
-        shortened(pair, 60), shortened(field, 40), known_fields());
+    require(std::ranges::find(kFields, field) != kFields.end(), ErrorKind::usage,
+            "[data] --columns {}: unknown field '{}', expected one of {}; the column of the data comes after "
+            "the '='",
+            shortened(pair, 60), shortened(field, 40), known_fields());
     const auto same = [&](const auto& known) { return known.first == field; };
     require(std::ranges::none_of(columns, same), ErrorKind::usage, "[data] --columns: names field '{}' twice",
             field);

@@ -1,4 +1,4 @@
-// --columns: which columns of the data stand for the fields that Zeno knows. Pure.
+// --columns: which column of the data to read each field from. Pure.
 #pragma once
 
 #include <string>

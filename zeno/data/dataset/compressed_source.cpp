@@ -52,7 +52,7 @@ bool CompressedSource::skip_to_member() {
     const size_t zeros = std::min(left().find_first_not_of('\0'), left().size());
     const bool padding = compression_ == Compression::gzip && position() > 0 && zeros > 0;
     require(padding, ErrorKind::data,
-            "[data] {}: got other bytes behind the compressed data at byte {}; the file is damaged",
+            "[data] {}: got other bytes after the compressed data at byte {}; the file is damaged",
             file_.path().string(), position());
     used_ += zeros;
   }

@@ -73,7 +73,7 @@ struct SampleEncoder::Parts {
   RenderedChat render(const ChatRecord& chat) const {
     require(template_error.empty(), ErrorKind::usage, "{}", template_error);
     require(has_template, ErrorKind::usage,
-            "[data] {}: got chats and no chat template, expected one in the folder; give --chat-template "
+            "[data] {}: got chats but no chat template, expected one in the folder; give --chat-template "
             "chatml, another preset or a .jinja file",
             spec.model.string());
     // Who speaks is not asked where all is trained on.
@@ -221,7 +221,7 @@ Sample SampleEncoder::encode_text(std::string_view piece, bool first, bool last)
 Sample SampleEncoder::encode_tokens(const TokenRecord& record) const {
   const LossOn loss_on = parts_->spec.loss_on;
   const bool known = record.marked || loss_on == LossOn::automatic || loss_on == LossOn::all;
-  require(known, ErrorKind::data, "tokens without 'labels' or 'mask' have no completion to learn");
+  require(known, ErrorKind::data, "tokens without 'labels' or 'mask' have no completion to train on");
   Sample sample = record.sample;
   if (loss_on == LossOn::all) sample.learned.assign(sample.ids.size(), 1);
   return sample;
@@ -231,11 +231,11 @@ std::string SampleEncoder::layout_of(DataFormat format) const {
   const bool chat = format == DataFormat::messages || format == DataFormat::sharegpt;
   const bool alpaca = format == DataFormat::alpaca;
   if (alpaca && !parts_->has_template) {
-    return "alpaca records in a plain layout with '### Instruction:' and '### Response:' (no chat template)";
+    return "alpaca records formatted with '### Instruction:' and '### Response:' (no chat template)";
   }
   if (!chat && !alpaca) return "";
   const std::string& choice = parts_->spec.chat_template;
-  return fmt::format("chats written by {}",
+  return fmt::format("chats formatted with {}",
                      choice.empty() ? "the chat template of the model folder" : "chat template " + choice);
 }
 

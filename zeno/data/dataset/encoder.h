@@ -1,6 +1,6 @@
-// Records become tokens with a mark on each that is to be learned.
+// Turns records into tokens with a mark on each that is trained.
 //
-// The rules (docs/data.md): a token is learned when any of its bytes belongs to what the model has to write:
+// The rules (docs/data.md): a token is trained if any of its bytes belongs to what the model has to write:
 // assistant turns with what ends them, completions with eos, whole texts with eos. Owns the tokenizer and the
 // chat template of a model folder. Const calls are safe from any thread.
 #pragma once

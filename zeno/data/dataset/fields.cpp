@@ -80,7 +80,7 @@ const Json* Fields::take(Names names) {
 std::string Fields::text(Names names) {
   const Entry* entry = entry_of(names);
   require(entry != nullptr, ErrorKind::data, "no '{}'; the fields are {}", *names.begin(), list());
-  require(entry->value->is_string(), ErrorKind::data, "'{}' is no text", shortened(*entry->key, 40));
+  require(entry->value->is_string(), ErrorKind::data, "'{}' is not a text", shortened(*entry->key, 40));
   return take(names)->get<std::string>();
 }
 

@@ -1,5 +1,5 @@
-// The fields of one record by the names that Zeno knows, and which of them were read. What carries a value
-// and was read by nobody is told to the user, so nothing is dropped without a word.
+// The fields of one record by the names that Zeno knows, and which of them were read. Values that were not
+// read are reported to the user, so nothing is dropped silently.
 //
 // A view: the record and the columns must outlive it. For one thread.
 #pragma once
@@ -29,13 +29,13 @@ class Fields {
   const Json* find(Names names) const;
   const Json* take(Names names);
   bool has(Names names) const { return find(names) != nullptr; }
-  // A text that must be there, or may be. Error(data): missing, or no text.
+  // A text that must be there, or may be. Error(data): missing, or not a text.
   std::string text(Names names);
   std::string optional_text(Names names);
-  // A text as it is, or null where the field is missing or no text.
+  // A text unchanged, or null if the field is missing or not a text.
   const std::string* find_text(Names names) const;
 
-  // Part of a value that nobody reads, such as "conversation.need_eos".
+  // Part of a value that is not read, such as "conversation.need_eos".
   void add_unused(std::string name);
   // Names of fields with a value that was not read.
   std::vector<std::string> unused() const;

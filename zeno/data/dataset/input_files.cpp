@@ -39,7 +39,8 @@ void add_folder(const Path& folder, std::vector<Path>& out, std::vector<std::str
       if (!fs::is_symlink(path)) add_folder(path, out, notes);
     } else if (is_description(path)) {
       notes.push_back(
-          fmt::format("{} is left out: by its name it is no data; give it itself to use it", path.string()));
+          fmt::format("{} is ignored: its name is not that of a data file; name the file itself to use it",
+                      path.string()));
     } else {
       out.push_back(path);
     }
@@ -73,10 +74,10 @@ void check_head(const Path& path, std::string_view head) {
   require(!head.starts_with("version https://git-lfs.github.com/spec/"), ErrorKind::data,
           "[data] {}: got a Git LFS pointer instead of the file itself; run `git lfs pull` in its repository",
           path.string());
-  require(
-      !head.starts_with("\xff\xfe") && !head.starts_with("\xfe\xff"), ErrorKind::data,
-      "[data] {}: got UTF-16 text, expected UTF-8; convert the file, such as with iconv -f UTF-16 -t UTF-8",
-      path.string());
+  require(!head.starts_with("\xff\xfe") && !head.starts_with("\xfe\xff"), ErrorKind::data,
+          "[data] {}: got UTF-16 text, expected UTF-8; convert the file, for example with iconv -f UTF-16 -t "
+          "UTF-8",
+          path.string());
 }
 
 // Formats that hold datasets too and are not read.
@@ -86,11 +87,12 @@ void refuse_foreign(const Path& path, std::string_view head) {
       {"BZh91AY&SY", "bzip2"}, {"\xfd\x37zXZ", "xz"}, {"PK\x03\x04", "zip"}};
   for (const auto& [magic, name] : kArchives) {
     require(!head.starts_with(magic), ErrorKind::data,
-            "[data] {}: {} files are not read; unpack it, or compress it with gzip or zstd", path.string(),
-            name);
+            "[data] {}: {} files are not supported; unpack it, or compress it with gzip or zstd",
+            path.string(), name);
   }
   require(!head.starts_with("ARROW1") && lower_extension(path) != ".arrow", ErrorKind::data,
-          "[data] {}: Arrow files are not read; write Parquet instead, such as with dataset.to_parquet(…)",
+          "[data] {}: Arrow files are not supported; write Parquet instead, for example with "
+          "dataset.to_parquet(…)",
           path.string());
 }
 
@@ -103,10 +105,10 @@ Compression compression_named(const Path& path) {
 // A name that says "compressed" must be right: a download may have been cut short or unpacked on its way.
 void check_compression(const Path& path, std::string_view head) {
   const Compression named = compression_named(path);
-  require(named == Compression::none || named == compression_of(head), ErrorKind::data,
-          "[data] {}: got other first bytes than a {} file has; download it again, or rename it if it is "
-          "unpacked already",
-          path.string(), path.extension().string());
+  require(
+      named == Compression::none || named == compression_of(head), ErrorKind::data,
+      "[data] {}: does not start like a {} file; download it again, or rename it if it is already unpacked",
+      path.string(), path.extension().string());
 }
 
 FileKind kind_of(const Path& path, std::string_view head, DataFormat format) {
@@ -150,7 +152,7 @@ InputFiles find_input_files(const DatasetSpec& spec) {
     const std::string head = first_bytes(path, 4096);
     check_head(path, head);
     if (head.empty()) {
-      files.notes.push_back(fmt::format("{} is empty and is left out", path.string()));
+      files.notes.push_back(fmt::format("{} is empty and is ignored", path.string()));
     } else {
       files.to_build.push_back({path, kind_of(path, head, spec.format), bytes});
     }

@@ -24,8 +24,8 @@ struct InputFiles {
   std::vector<std::string> notes;   // what was left out and why, for the log
 };
 
-// Files in the order given; folders stand for the files below them, sorted, without hidden ones and without
-// what describes a dataset (README, LICENSE, …). JSON is known by its name (.json, .jsonl, .ndjson) or by a
+// Files in the order given; folders stand for the files below them, sorted, without hidden files and files
+// that describe a dataset (README, LICENSE, …). JSON is known by its name (.json, .jsonl, .ndjson) or by a
 // format named in the spec, tables by theirs (.csv, .tsv); Parquet and token files by their magic; everything
 // else is plain text. A compressed file (.gz, .zst) is what its name without that says.
 InputFiles find_input_files(const DatasetSpec& spec);

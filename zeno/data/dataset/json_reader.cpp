@@ -174,7 +174,7 @@ bool JsonReader::take_value(std::vector<RawRecord>& out) {
   if (end == kNone) {
     if (text_.at_end()) {
       text_.fail_here(place_ == Place::outside
-                          ? "the JSON value that begins here does not end; is the file complete?"
+                          ? "the JSON value that starts here does not end; is the file complete?"
                           : "the array does not end; is the file complete?");
     }
     text_.check_length();

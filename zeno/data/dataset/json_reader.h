@@ -31,7 +31,7 @@ class JsonReader : public RecordReader {
   TextBuffer text_;
   Layout layout_ = Layout::unknown;
   Place place_ = Place::outside;
-  bool in_long_line_ = false;  // what is unread goes on a line that was too long
+  bool in_long_line_ = false;  // the unread text continues a line that was too long
   bool done_ = false;
 };
 

@@ -12,7 +12,7 @@
 namespace zeno::data {
 
 enum class DataFormat { automatic, messages, sharegpt, alpaca, prompt_completion, text, tokens };
-// What is learned. automatic: what the format has to learn; completion and assistant are one: what the model
+// What is trained. automatic: what the format has to learn; completion and assistant are one: what the model
 // has to write itself.
 enum class LossOn { automatic, completion, assistant, last, all };
 // automatic: best_fit, or wrapped where all is plain text or token files.
@@ -28,10 +28,10 @@ struct DatasetSpec {
   int64_t vocab_size = 0;   // of the model; an id beyond it is an error
   DataFormat format = DataFormat::automatic;
   LossOn loss_on = LossOn::automatic;
-  Columns columns;             // which columns stand for which fields; the rest goes by its name
+  Columns columns;             // which column to read each field from; the rest goes by its name
   std::string chat_template;   // empty: the folder's; a preset or a file
   std::string template_extra;  // JSON object of further template variables, or empty
-  std::string chat_date;       // YYYY-MM-DD that templates are told; empty: none
+  std::string chat_date;       // YYYY-MM-DD for templates that ask for the date; empty: none
   bool skip_bad_lines = false;
   int64_t max_samples = 0;  // 0: all
 };

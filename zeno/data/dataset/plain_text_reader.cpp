@@ -43,7 +43,7 @@ void PlainTextReader::take(std::vector<RawRecord>& out) {
     const size_t zero = piece.find('\0');
     require(zero == std::string_view::npos, ErrorKind::data,
             "[data] {}: got a zero byte at {}, expected plain text, JSON, CSV or a token file; other binary "
-            "formats are not read",
+            "formats are not supported",
             text_.path().string(), taken_ + zero);
     out.push_back({.text = std::string(piece), .line = 0, .first = first_, .last = last, .error = {}});
     first_ = false;

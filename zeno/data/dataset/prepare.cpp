@@ -203,11 +203,11 @@ class Builder {
 };
 
 void log_report(const BuildReport& report, const Path& folder) {
-  std::string text = fmt::format("{} samples, {} tokens of which {} are trained on", report.samples,
+  std::string text = fmt::format("{} samples, {} tokens of which {} are trained", report.samples,
                                  report.tokens, report.learned);
   if (!report.layout.empty()) text += "; " + report.layout;
   if (report.nothing_to_learn > 0) {
-    text += fmt::format("; {} samples left out: nothing to train on in them", report.nothing_to_learn);
+    text += fmt::format("; {} samples left out: they have nothing to train on", report.nothing_to_learn);
   }
   log_info("[dataset] {} ({})", text, folder.string());
   for (const auto& [remark, count] : report.remarks) log_warning("[dataset] {} ({} times)", remark, count);
@@ -230,7 +230,7 @@ std::optional<BuildReport> usable(const DatasetIdentity& identity, bool warn) {
   } catch (const NewerVersion&) {
     throw;
   } catch (const Error& error) {
-    if (warn) log_warning("{}: building it again", error.what());
+    if (warn) log_warning("{}: rebuilding it", error.what());
     return std::nullopt;
   }
 }

@@ -72,10 +72,10 @@ std::vector<std::pair<std::string, std::string>> read_history(Fields& fields) {
   const Json* value = fields.take({"history"});
   if (value == nullptr || is_empty_value(*value)) return out;
   const Json history = list_of(*value);
-  require(history.is_array(), ErrorKind::data, "'history' is no list");
+  require(history.is_array(), ErrorKind::data, "'history' is not a list");
   for (const Json& turn : history) {
     const bool pair = turn.is_array() && turn.size() == 2 && turn[0].is_string() && turn[1].is_string();
-    require(pair, ErrorKind::data, "'history' is no list of [question, answer] pairs");
+    require(pair, ErrorKind::data, "'history' is not a list of [question, answer] pairs");
     out.emplace_back(turn[0].get<std::string>(), turn[1].get<std::string>());
   }
   return out;

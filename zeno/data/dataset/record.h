@@ -21,12 +21,12 @@ namespace zeno::data {
 struct ChatRecord {
   Json messages = Json::array();
   Json tools;                  // null: none
-  std::vector<uint8_t> train;  // one per assistant message: is it to be learned?
+  std::vector<uint8_t> train;  // one per assistant message: is it trained?
 };
 struct PromptRecord {
   std::string prompt, completion;
 };
-// Instruction, input and answer; becomes a chat, or a prompt in a plain layout where there is no template.
+// Instruction, input and answer; becomes a chat, or a prompt in a plain layout if there is no template.
 struct AlpacaRecord {
   std::string system, instruction, input, output;
   std::vector<std::pair<std::string, std::string>> history;  // earlier questions and answers
@@ -36,15 +36,15 @@ struct TextRecord {
 };
 struct TokenRecord {
   Sample sample;
-  bool marked = false;  // the record said what is learned
+  bool marked = false;  // the record says what is trained
 };
 using Record = std::variant<ChatRecord, PromptRecord, AlpacaRecord, TextRecord, TokenRecord>;
 
 // What people call the text that comes before a conversation.
 constexpr Names kSystemNames{"system", "system_prompt", "system_message", "meta_instruction"};
 
-// What the fields of a record say it is. Error(data): nothing known, or something that there is no objective
-// for yet.
+// What the fields of a record say it is. Error(data): an unknown format, or one that no objective supports
+// yet.
 DataFormat detect_format(const Fields& fields);
 // The samples of a record: one, but for tasks with several instances.
 std::vector<Record> read_record(Fields& fields, DataFormat format);

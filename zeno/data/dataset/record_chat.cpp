@@ -20,17 +20,17 @@ std::string joined_parts(const Json& parts) {
       text += part.get<std::string>();
       continue;
     }
-    require(part.is_object(), ErrorKind::data, "a message has a part that is no text");
+    require(part.is_object(), ErrorKind::data, "a message has a part that is not a text");
     const auto type = part.find("type");
     const bool typed = type != part.end() && type->is_string();
     const bool is_text = !typed || *type == "text" || *type == "input_text" || *type == "output_text";
     require(is_text, ErrorKind::data,
-            "a message has a part of type '{}', which is no text; only text is trained on so far, leave such "
+            "a message has a part of type '{}', which is not a text; only text is supported, leave such "
             "records out",
             typed ? shortened(type->get<std::string>(), 40) : "");
     const auto content = part.contains("text") ? part.find("text") : part.find("value");
     require(content != part.end() && content->is_string(), ErrorKind::data,
-            "a message has a part that is no text");
+            "a message has a part that is not a text");
     text += content->get<std::string>();
   }
   return text;
@@ -38,9 +38,9 @@ std::string joined_parts(const Json& parts) {
 
 // OpenAI writes arguments as a JSON text; templates print them themselves.
 void unpack_arguments(Json& calls) {
-  require(calls.is_array(), ErrorKind::data, "'tool_calls' is no list");
+  require(calls.is_array(), ErrorKind::data, "'tool_calls' is not a list");
   for (Json& call : calls) {
-    require(call.is_object(), ErrorKind::data, "'tool_calls' has an entry that is no object");
+    require(call.is_object(), ErrorKind::data, "'tool_calls' has an entry that is not an object");
     Json& function = call.contains("function") ? call["function"] : call;
     if (!function.is_object() || !function.contains("arguments") || !function["arguments"].is_string()) {
       continue;
@@ -77,7 +77,7 @@ bool take_flag(Json& message, bool otherwise) {
               weight);
       train = weight == 1;
     } else {
-      require(found->is_null(), ErrorKind::data, "'{}' of a message is neither true, false, 0 nor 1", key);
+      require(found->is_null(), ErrorKind::data, "'{}' of a message is not true, false, 0 or 1", key);
     }
     message.erase(found);
   }
@@ -94,7 +94,7 @@ void check_content(Json& message) {
     return;
   }
   if (content->is_array()) *content = joined_parts(*content);
-  require(content->is_string(), ErrorKind::data, "'content' of a message is no text");
+  require(content->is_string(), ErrorKind::data, "'content' of a message is not a text");
 }
 
 // The list of turns, and under which name; null: there is none.
@@ -149,13 +149,13 @@ Json read_tools(Fields& fields) {
   const Json* found = fields.take({"tools", "functions"});
   if (found == nullptr || is_empty_value(*found)) return nullptr;
   Json tools = list_of(*found);
-  require(tools.is_array(), ErrorKind::data, "'tools' is no list");
+  require(tools.is_array(), ErrorKind::data, "'tools' is not a list");
   return tools.empty() ? Json(nullptr) : tools;
 }
 
 void add_messages(const Json& list, bool train, ChatRecord& out) {
   for (const Json& item : list) {
-    require(item.is_object(), ErrorKind::data, "a message is no object");
+    require(item.is_object(), ErrorKind::data, "a message is not an object");
     Json message = item;
     const auto role = message.find("role");
     require(role != message.end() && role->is_string(), ErrorKind::data, "a message has no 'role'");

@@ -8,12 +8,12 @@ namespace {
 
 // An integer list; `name` for messages.
 std::vector<int64_t> integers(const Json& list, const char* name) {
-  require(list.is_array(), ErrorKind::data, "'{}' is no list", name);
+  require(list.is_array(), ErrorKind::data, "'{}' is not a list", name);
   std::vector<int64_t> out;
   out.reserve(list.size());
   for (const Json& value : list) {
     const bool whole = value.is_number_integer() || value.is_boolean();
-    require(whole, ErrorKind::data, "'{}' has an entry that is no integer", name);
+    require(whole, ErrorKind::data, "'{}' has an entry that is not an integer", name);
     out.push_back(value.is_boolean() ? int64_t(value.get<bool>()) : value.get<int64_t>());
   }
   return out;

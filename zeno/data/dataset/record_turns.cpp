@@ -46,7 +46,7 @@ Json calls_of(const std::string& value) {
   }
   if (calls.is_object()) calls = Json::array({std::move(calls)});
   require(calls.is_array() && !calls.empty(), ErrorKind::data,
-          "the value of a function_call is no JSON object with name and arguments");
+          "the value of a function_call is not a JSON object with name and arguments");
   Json out = Json::array();
   for (const Json& call : calls) {
     require(call.is_object() && call.contains("name"), ErrorKind::data, "a function_call has no 'name'");
@@ -86,7 +86,7 @@ Json message_of(const Json& turn) {
   const bool keep = by_role && (speaker == "developer" || role.empty());
   if (!keep) message["role"] = role;
   if (speaker == "function_call" || speaker == "tool_call") {
-    require(message["content"].is_string(), ErrorKind::data, "a function_call is no text");
+    require(message["content"].is_string(), ErrorKind::data, "the value of a function_call is not a text");
     message["tool_calls"] = calls_of(message["content"].get<std::string>());
     message["content"] = "";
   }
@@ -128,7 +128,7 @@ std::string moss_text(const Json& turn, const char* key, std::string_view end) {
 }  // namespace
 
 void add_turn(const Json& turn, Fields& fields, Json& out) {
-  require(turn.is_object(), ErrorKind::data, "a turn is no object");
+  require(turn.is_object(), ErrorKind::data, "a turn is not an object");
   const bool named = turn.contains("role") || turn.contains("from") || turn.contains("speaker");
   if (named) {
     out.push_back(message_of(turn));
@@ -147,8 +147,8 @@ Json messages_of_moss(const Json& turns) {
       if (!turn->contains(key)) continue;
       const std::string text = moss_text(*turn, key, end);
       require(text.empty() || text == "None", ErrorKind::data,
-              "'{}' of turn_{} has text: plugin calls of MOSS have no place in a chat; write them as "
-              "'tool_calls' of messages, or leave such records out",
+              "'{}' of turn_{} has text: chats do not support MOSS plugin calls; write them as 'tool_calls' "
+              "of messages, or leave such records out",
               key, i);
     }
     out.push_back({{"role", "user"}, {"content", moss_text(*turn, "Human", "<eoh>")}});

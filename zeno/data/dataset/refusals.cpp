@@ -43,29 +43,26 @@ bool is_verdict(const Json& value) {
 void refuse_media_fields(const Fields& fields) {
   fields.for_each([](std::string_view key, const Json& value) {
     const bool media = std::ranges::any_of(kMedia, [&](const char* name) { return lower(key) == name; });
-    require(
-        !media || is_empty_value(value), ErrorKind::data,
-        "field '{}': images, sound and video are not trained on so far, and the text alone means something "
-        "else; use records without them, or remove the field where the text stands on its own",
-        key);
+    require(!media || is_empty_value(value), ErrorKind::data,
+            "field '{}': images, sound and video are not supported, and the text alone means something else; "
+            "use records without them, or remove the field if the text makes sense on its own",
+            key);
   });
 }
 
 void refuse_preferences(const Fields& fields) {
   fields.for_each([](std::string_view key, const Json& value) {
-    require(
-        !is_preference(key) || is_empty_value(value), ErrorKind::data,
-        "field '{}': preference records (chosen and rejected answers) have no objective so far; to train on "
-        "the good answer alone give --columns, such as completion=chosen or messages=chosen",
-        key);
+    require(!is_preference(key) || is_empty_value(value), ErrorKind::data,
+            "field '{}': training on preference records (chosen and rejected answers) is not supported; to "
+            "train on the good answer only, give --columns, such as completion=chosen or messages=chosen",
+            key);
   });
   for (const char* name : {"label", "kto_tag"}) {
     const Json* label = fields.find({name});
-    require(
-        label == nullptr || !is_verdict(*label) || !fields.has(kAnswers), ErrorKind::data,
-        "field '{}' says whether an answer is good: preference records have no objective so far; remove the "
-        "bad answers and the field",
-        name);
+    require(label == nullptr || !is_verdict(*label) || !fields.has(kAnswers), ErrorKind::data,
+            "field '{}' says whether an answer is good: training on preference records is not supported; "
+            "remove the bad answers and the field",
+            name);
   }
 }
 
@@ -77,7 +74,7 @@ bool has_inline_image(std::string_view text) {
 
 void refuse_inline_image(std::string_view text) {
   require(!has_inline_image(text), ErrorKind::data,
-          "a text has an image in <img>…</img>: images are not trained on so far; leave such records out");
+          "a text has an image in <img>…</img>: images are not supported; leave such records out");
 }
 
 }  // namespace
@@ -87,20 +84,18 @@ void refuse_unsupported(const Fields& fields) {
   const Json* prompt = fields.find({"prompt"});
   const bool tree = (fields.has({"message_id"}) && fields.has({"parent_id"})) ||
                     (prompt != nullptr && prompt->is_object() && prompt->contains("replies"));
-  require(
-      !tree, ErrorKind::data,
-      "the record is a message of a tree (as in OASST), which holds many conversations; write each path that "
-      "is to be trained on as one record with 'messages'");
+  require(!tree, ErrorKind::data,
+          "the record is a message of a tree (as in OASST), which holds many conversations; write each path "
+          "to train on as one record with 'messages'");
   if (fields.mapped()) return;  // --columns names the answer to train on
   refuse_preferences(fields);
   for (const char* name : {"choices", "options"}) {
     const Json* value = fields.find({name});
-    require(
-        value == nullptr || !value->is_structured() || value->empty() || !fields.has({"question"}),
-        ErrorKind::data,
-        "field '{}': a question with answers to choose from can be asked in many ways; write question and "
-        "choices into one text and give its field with --columns",
-        name);
+    require(value == nullptr || !value->is_structured() || value->empty() || !fields.has({"question"}),
+            ErrorKind::data,
+            "field '{}': a multiple-choice question can be asked in many ways; write question and choices "
+            "into one text and give its field with --columns",
+            name);
   }
 }
 
@@ -121,7 +116,8 @@ void refuse_media_in(const Record& record) {
 
 std::string unknown_format_text(const Fields& fields) {
   if (fields.find_text({"messages", "conversations", "conversation"}) != nullptr) {
-    return "the messages are a text that is no JSON list; write them as JSON (in Python json.dumps, not str)";
+    return "the messages are a text that is not a JSON list; write them as JSON (in Python json.dumps, not "
+           "str)";
   }
   std::string records;  // a field that holds what should be the file
   fields.for_each([&](std::string_view key, const Json& value) {
@@ -130,19 +126,19 @@ std::string unknown_format_text(const Fields& fields) {
   for (const char* name : kQuestions) {
     if (!fields.has({name})) continue;
     return fmt::format(
-        "only a prompt ('{}') and no answer to train on: training by rewards (GRPO) has no objective so far; "
-        "the fields are {}; if one of them is the answer give --columns {}=FIELD",
+        "only a prompt ('{}') and no answer to train on: training with rewards (GRPO) is not supported; the "
+        "fields are {}; if one of them is the answer give --columns {}=FIELD",
         name, fields.list(), std::string_view(name) == "prompt" ? "completion" : "output");
   }
   if (!records.empty()) {
     return fmt::format(
-        "unknown format: got keys {}; if '{}' holds the records, write them alone as an array or one per "
+        "unknown format: got keys {}; if '{}' holds the records, write only these, as an array or one per "
         "line",
         fields.list(), shortened(records, 40));
   }
   return fmt::format(
       "unknown format: got keys {}; expected messages, conversations, instruction and output, question and "
-      "answer, prompt and completion, text, or input_ids; others are named by --columns "
+      "answer, prompt and completion, text, or input_ids; name other columns with --columns "
       "instruction=FIELD,output=FIELD",
       fields.list());
 }

@@ -56,8 +56,7 @@ std::string PackReport::text() const {
   if (cut > 0) out += fmt::format("; {} too long: cut", format_count(cut));
   if (dropped > 0) out += fmt::format("; {} too long: dropped", format_count(dropped));
   if (nothing_to_learn > 0) {
-    out += fmt::format("; {} left out: nothing to train on in what was left after cutting",
-                       format_count(nothing_to_learn));
+    out += fmt::format("; {} left out: nothing to train on after cutting", format_count(nothing_to_learn));
   }
   return out;
 }
@@ -92,8 +91,8 @@ void SequenceTable::fail_empty() const {
       "or choose another --too-long",
       format_count(report_.dropped), T);
   require(report_.cut == 0, ErrorKind::data,
-          "[data] every sample was cut away by --seq-len {}: {} are longer, and their {} {} tokens hold "
-          "nothing to train on; raise --seq-len or choose another --too-long",
+          "[data] --seq-len {} cut away every sample: {} are longer, and their {} {} tokens have nothing to "
+          "train on; raise --seq-len or choose another --too-long",
           T, format_count(report_.cut), options_.too_long == TooLong::keep_end ? "last" : "first", T);
   fail(ErrorKind::data,
        "[data] nothing to train on: got {} tokens in {} samples, expected at least one sample of two tokens; "

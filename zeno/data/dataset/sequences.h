@@ -21,7 +21,7 @@ struct PackOptions {
   Packing packing = Packing::automatic;
   TooLong too_long = TooLong::truncate;
   uint64_t seed = 0;
-  bool shuffle = true;  // which of several equally long samples come together is left to chance
+  bool shuffle = true;  // samples of equal length are combined at random
   // Below 1: this part of the samples is held out, from 1 on: so many; chosen by (seed, index). Wrapped
   // streams hold out windows instead.
   double hold_out = 0;

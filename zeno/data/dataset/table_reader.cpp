@@ -103,8 +103,8 @@ bool TableReader::take_row(std::vector<std::string>& fields) {
     }
     if (text[end] != separator_) {
       text_.fail_here(
-          fmt::format("field {} has text behind its closing quote, expected '{}' or the end of the "
-                      "line; double the quotes inside a quoted field",
+          fmt::format("field {} has text after its closing quote, expected '{}' or the end of the line; "
+                      "double the quotes inside a quoted field",
                       fields.size(), separator_ == '\t' ? std::string("\\t") : std::string(1, separator_)));
     }
     at = end + 1;

@@ -32,7 +32,7 @@ class TextBuffer {
 
   void consume(size_t bytes);
   void skip_space();
-  // Is a record of so many bytes too long?
+  // Is a record of this many bytes too long?
   bool too_long(size_t bytes) const { return bytes > options_.record_bytes; }
   std::string length_problem() const;
   // Error(data) if so. Without: for one that is longer than what is unread.

@@ -15,7 +15,7 @@ void Budget::step(uint64_t count) {
 
 void Budget::bytes(uint64_t count) {
   if (count > limits_.bytes - bytes_) {
-    throw RenderError(fmt::format("more than {} bytes of text and lists made", limits_.bytes));
+    throw RenderError(fmt::format("more than {} bytes of text and lists created", limits_.bytes));
   }
   bytes_ += count;
 }

@@ -16,7 +16,7 @@ struct RenderError : std::runtime_error {
 
 struct Limits {
   uint64_t steps = 10'000'000;
-  uint64_t bytes = uint64_t(1) << 29;  // made in all, not at one time
+  uint64_t bytes = uint64_t(1) << 29;  // made in total, not at one time
   int depth = 500;                     // nested expressions, blocks and calls
 };
 

@@ -54,7 +54,7 @@ Value Evaluator::evaluate(const Expression& node) {
     case Expression::Kind::choice:
       if (evaluate(*node.parts[1]).truth()) return evaluate(*node.parts[0]);
       return node.parts[2] ? evaluate(*node.parts[2])
-                           : Value::undefined("the condition does not hold and there is no else");
+                           : Value::undefined("the condition is false and there is no else");
     default:
       return look_up(node);
   }

@@ -175,7 +175,7 @@ class PercentValues {
   }
   void finish() const {
     const size_t given = values_.is(Kind::tuple) ? values_.items().size() : values_.is(Kind::dict) ? 0 : 1;
-    if (used_ < given) bad("more values than places");
+    if (used_ < given) bad("more values than placeholders");
   }
 
  private:

@@ -1,5 +1,5 @@
-// The `loop` variable of a for block. Items are taken only as far as somebody looks, so that a filter
-// condition sees what the body did before.
+// The `loop` variable of a for block. Items are taken lazily, so that a filter condition sees what the body
+// did before.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// markupsafe.Markup, which the filters `safe` and `escape` make: a text that counts as safe HTML. What is
-// joined to it is escaped, also in templates that are no web pages.
+// markupsafe.Markup, which the filters `safe` and `escape` make: a text that counts as safe HTML. Text joined
+// to it is escaped, even in templates that are not web pages.
 #pragma once
 
 #include "zeno/data/jinja/runtime.h"

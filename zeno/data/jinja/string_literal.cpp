@@ -27,7 +27,7 @@ char32_t number(std::string_view text, size_t& at, size_t least, size_t most, in
   if (count < least) throw std::invalid_argument("a string has a truncated \\x, \\u or \\U escape");
   if (value > 0x10ffff || (value >= 0xd800 && value < 0xe000)) {
     throw std::invalid_argument(
-        fmt::format("a string has the escape of a code point that is none: {:#x}", uint32_t(value)));
+        fmt::format("a string has an escape for an invalid code point: {:#x}", uint32_t(value)));
   }
   return value;
 }
@@ -53,7 +53,7 @@ std::string unescaped(std::string_view text) {
       const size_t digits = c == 'x' ? 2 : c == 'u' ? 4 : 8;
       append_utf8(out, number(text, at, digits, digits, 16));
     } else if (c == 'N') {
-      throw std::invalid_argument("a string has a \\N escape: write the character itself");
+      throw std::invalid_argument("a string has a \\N escape; write the character itself");
     } else if (c != '\n') {  // an escaped newline is nothing; an unknown escape stays as it is
       out += '\\';
       --at;

@@ -1,5 +1,4 @@
-// Which part of a rendering's variables a text comes from: the numbers in Origin::source, and what they stand
-// for.
+// Which part of a rendering's variables a text comes from: the numbers in Origin::source and their meaning.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +18,8 @@ struct Source {
   bool is_element() const { return element >= 0 && key.empty(); }
 };
 
-// The value of a variable whose texts say where they come from; adds the sources it needs. sources[0] stands
-// for the template.
+// The value of a variable whose texts say where they come from; adds the sources it needs. sources[0] is the
+// template.
 Value traced_variable(Budget& budget, const std::string& name, const nlohmann::ordered_json& json,
                       std::vector<Source>& sources);
 

@@ -1,6 +1,6 @@
-// A text that knows where each of its bytes comes from. Every operation of a template over texts keeps that,
-// so that the result of a rendering tells the words of one message from those of another and from the
-// template's own, whatever the template did with them. A value: copy and move it freely.
+// A text that knows where each of its bytes comes from. Every operation of a template on texts keeps it, so
+// that in the result the text of one message can be told from that of another and from the template's own,
+// whatever the template did with it. A value: copy and move it freely.
 #pragma once
 
 #include <cstddef>
@@ -50,8 +50,7 @@ class TracedText {
   TracedText part(size_t begin, size_t size = std::string::npos) const;
   // `piece` is a view into str().
   TracedText part(std::string_view piece) const;
-  // change(text), where `change` works on characters: with the origins of the characters where that can be
-  // told.
+  // change(text), where `change` works on characters: with the origins of the characters if they are known.
   template <class Change>
   TracedText changed(Change change) const {
     TracedText out(change(std::string_view(text_)), origin());

@@ -44,7 +44,7 @@ struct Object {
 class Value {
  public:
   Value() = default;  // undefined
-  // `message` says what is undefined; it is the error of whoever uses the value.
+  // `message` says what is undefined; the error is raised where the value is used.
   static Value undefined(std::string message);
   static Value none();
   static Value boolean(bool value);

@@ -1,5 +1,5 @@
-// What the values of a column stand for: Parquet's physical types, and the meanings that its logical types
-// give them.
+// What the values of a column mean: Parquet's physical types, and the meanings that its logical types give
+// them.
 #pragma once
 
 #include <cstdint>

@@ -232,7 +232,7 @@ ColumnChunk read_column_chunk(ThriftReader& in) {
       chunk = read_column_metadata(in);
       return;
     }
-    require(id != 1, ErrorKind::data, "a column lies in another file; write everything to one file");
+    require(id != 1, ErrorKind::data, "a column is stored in another file; write everything to one file");
     encrypted = encrypted || id == 8;
     in.skip(type);
   });

@@ -51,7 +51,7 @@ void PageDecompressor::decompress(Codec codec, std::string_view in, std::span<ch
     case Codec::brotli:
     case Codec::lz4:
     case Codec::lz4_raw:
-      fail(ErrorKind::data, "compression {} is not read; write the file with snappy, gzip or zstd",
+      fail(ErrorKind::data, "compression {} is not supported; write the file with snappy, gzip or zstd",
            name_of(codec));
   }
 }
@@ -120,7 +120,7 @@ void PageReader::split_levels(Page& page) const {
     page.definition_levels = take(rest, size_t(page.header.definition_bytes));
   } else if (page.header.kind == PageKind::data) {
     const auto levels = [&](Encoding encoding) {
-      require(encoding == Encoding::rle, ErrorKind::data, "levels in encoding {} are not read",
+      require(encoding == Encoding::rle, ErrorKind::data, "levels in encoding {} are not supported",
               int(encoding));
       return take(rest, load_little_endian(take(rest, 4)));
     };
@@ -135,7 +135,7 @@ Page PageReader::next() {
     require(input_.left() > 0, ErrorKind::data, "its pages end early");
     Page page{.header = next_header()};
     require(uint64_t(page.header.compressed_bytes) <= input_.left(), ErrorKind::data,
-            "a page of {} bytes ends behind the last column", page.header.compressed_bytes);
+            "a page of {} bytes ends after the last column", page.header.compressed_bytes);
     if (page.header.kind == PageKind::index) {
       input_.skip(size_t(page.header.compressed_bytes));
       continue;

@@ -47,7 +47,7 @@ void RowReader::read_footer() {
   file_.read_at(tail, kTail, size - kTail);
   const std::string_view magic(tail + 4, 4);
   require(magic != "PARE", ErrorKind::data, "the file is encrypted; write it without encryption");
-  require(magic == "PAR1", ErrorKind::data, "the file does not end as a Parquet file does; is it complete?");
+  require(magic == "PAR1", ErrorKind::data, "the file does not end like a Parquet file; is it complete?");
   uint32_t length = 0;
   std::memcpy(&length, tail, sizeof(length));
   require(length <= size - kTail && length <= kMaxFooter, ErrorKind::data,

@@ -32,7 +32,7 @@ struct Schema {
   std::vector<Column> columns;
 };
 
-// An Error(data) that says only the reason, where the elements are no tree of sensible size.
+// An Error(data) with only the reason if the elements are not a tree of sensible size.
 Schema read_schema(const std::vector<SchemaElement>& elements);
 
 }  // namespace zeno::data::parquet

@@ -148,7 +148,7 @@ std::vector<std::string> left_out_lines(const PreviewCounts& counts) {
   for (const auto& [reason, count] : counts.build.bad) add(count, "bad: " + reason);
   add(counts.build.nothing_to_learn, "with nothing to train on");
   add(packing.dropped, fmt::format("longer than {} tokens", format_count(packing.seq_len)));
-  add(packing.nothing_to_learn, "with nothing to train on in what was left after cutting");
+  add(packing.nothing_to_learn, "with nothing to train on after cutting");
   return lines;
 }
 

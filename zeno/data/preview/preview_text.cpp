@@ -160,7 +160,7 @@ std::string counts_text(const PreviewCounts& counts) {
   for (const std::string& text : left_out_lines(counts)) line("left out", text);
   line("packing", counts.packing.text());
   if (!counts.build.layout.empty()) line("layout", counts.build.layout);
-  for (const std::string& text : unused_lines(counts)) line("not used", text);
+  for (const std::string& text : unused_lines(counts)) line("unused", text);
   for (const std::string& text : remark_lines(counts)) line("template", text);
   if (counts.files.size() < 2) return out;
   out += "by file\n";

@@ -1,5 +1,5 @@
-// Samples and counts for people at a terminal. Trained text is green and the rest dim where there are
-// colours, else it stands in ⟦ ⟧. Line ends are visible and control characters harmless. Pure text.
+// Samples and counts for people at a terminal. With colours, trained text is green and the rest dim;
+// otherwise trained text is in ⟦ ⟧. Line ends are visible and control characters harmless. Pure text.
 #pragma once
 
 #include <string>

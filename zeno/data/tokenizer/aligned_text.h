@@ -13,8 +13,8 @@
 
 namespace zeno::data::tokenizer {
 
-// Without `origin` the text is a stretch of the input that starts at `begin`. With it, origin[i] is the
-// stretch of the input that byte i stands for. Rewritten text whose origin nobody asked for has neither.
+// Without `origin` the text is a stretch of the input that starts at `begin`. With it, origin[i] is the range
+// of the input that byte i represents. Rewritten text whose origin was not requested has neither.
 struct Piece {
   std::string_view text;
   size_t begin = 0;

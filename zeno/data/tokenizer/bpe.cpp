@@ -99,7 +99,7 @@ class Bpe final : public Model {
   void add_unknown(std::vector<Symbol>& symbols, size_t begin, size_t end) const {
     if (unknown_ == kNone) {
       require(options_.unknown.empty(), ErrorKind::data,
-              "[tokenizer] got a character outside the vocabulary, whose unk_token '{}' is missing too",
+              "[tokenizer] got a character outside the vocabulary, and its unk_token '{}' is missing too",
               shortened(options_.unknown, 60));
       return;  // a model without an unknown token drops what it does not know
     }
@@ -252,7 +252,7 @@ BpeOptions BpeOptions::read(const JsonNode& node) {
   BpeOptions options;
   const auto dropout = node.find("dropout");
   if (dropout && dropout->number() != 0)
-    dropout->refuse("dropout", "none: encoding must give the same every time");
+    dropout->refuse("dropout", "none: encoding must always give the same result");
   options.unknown = node.string_or("unk_token", "");
   options.continuing_prefix = node.string_or("continuing_subword_prefix", "");
   options.word_suffix = node.string_or("end_of_word_suffix", "");

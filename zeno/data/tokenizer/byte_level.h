@@ -9,10 +9,10 @@
 
 namespace zeno::data::tokenizer {
 
-// The character (as UTF-8) that stands for each byte: printable Latin-1 for itself, the others from U+0100
+// The character (as UTF-8) that represents each byte: printable Latin-1 for itself, the others from U+0100
 // on.
 const std::array<std::string, 256>& byte_names();
-// The bytes a text in that alphabet stands for; nothing when it has other characters.
+// The bytes that a text in that alphabet represents; nothing when it has other characters.
 std::optional<std::string> bytes_of_names(std::string_view text);
 
 }  // namespace zeno::data::tokenizer

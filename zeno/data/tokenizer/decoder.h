@@ -1,4 +1,4 @@
-// Decoders of tokenizer.json: texts of tokens → the text they stand for. Immutable; safe from any thread.
+// Decoders of tokenizer.json: texts of tokens → the text they represent. Immutable; safe from any thread.
 #pragma once
 
 #include <memory>

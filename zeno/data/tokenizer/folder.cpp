@@ -154,12 +154,11 @@ bool has_tokenizer(const Path& folder) {
 Json read_folder(const Path& folder) {
   const Path path = folder / "tokenizer.json";
   if (file_exists(path)) return read_json(path);
-  require(
-      has_tokenizer(folder), ErrorKind::data,
-      "[tokenizer] {}: no such file, and no vocab.json with merges.txt; a model folder needs a tokenizer to "
-      "read text: write one with `zeno init` or transformers, or give a token file (docs/token_file.md) "
-      "instead of text",
-      path.string());
+  require(has_tokenizer(folder), ErrorKind::data,
+          "[tokenizer] {}: no such file, and no vocab.json with merges.txt; a model folder needs a tokenizer "
+          "to read text: write one with `zeno init` or transformers, or give a token file "
+          "(docs/token_file.md) instead of text",
+          path.string());
   return from_vocab_and_merges(folder);
 }
 

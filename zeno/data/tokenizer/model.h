@@ -15,7 +15,7 @@ namespace zeno::data::tokenizer {
 
 class JsonNode;
 
-// A token and the bytes of the piece it stands for.
+// A token and the bytes of the piece it represents.
 struct Token {
   int32_t id;
   uint32_t begin, end;

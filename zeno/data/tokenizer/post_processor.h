@@ -18,7 +18,7 @@ struct Blanks {
   uint32_t leading = 0, trailing = 0;
 };
 
-// Tokens on their way out. Spans and blanks are kept only when somebody wants spans.
+// Tokens on their way out. Spans and blanks are kept only if spans are requested.
 struct Draft {
   bool with_spans = false;
   std::vector<int32_t> ids;

@@ -10,7 +10,7 @@ namespace zeno::data::tokenizer {
 
 enum class WordStyle { gpt2, llama3, qwen2 };
 
-// The regex that a style stands for, and the style of a regex, if it is one of these.
+// The regex of a style, and the style of a regex if it is one of these.
 std::string_view word_regex(WordStyle style);
 std::optional<WordStyle> word_style(std::string_view regex);
 

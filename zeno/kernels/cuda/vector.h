@@ -47,7 +47,7 @@ __device__ inline Pack<T, N> load(const T* from) {
   return pack;
 }
 
-// For data that this kernel touches once: leaves the caches to those who come back.
+// For data that this kernel touches once: leaves the caches to data that is used again.
 template <int N, class T>
 __device__ inline Pack<T, N> load_once(const T* from) {
   Pack<T, N> pack;

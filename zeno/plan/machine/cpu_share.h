@@ -1,5 +1,6 @@
-// How much of the states on a GPU's host the CPU should update there, beside what passes through the GPU, so
-// that both are done in time: from rates measured at once, because both draw on the host's memory.
+// The fraction of the states in a GPU's host memory that the CPU should update, while the rest passes through
+// the GPU, so that both finish at the same time: from rates measured at once, because both draw on the host's
+// memory.
 #pragma once
 
 #include "zeno/device/device.h"

@@ -157,7 +157,7 @@ Machine parse_machine(const nlohmann::json& json, const Path& file) {
   check(machine.nodes > 0, "nodes", "at least 1");
   check(machine.node_ranks > 0, "node_ranks", "at least 1");
   check(double(machine.nodes) * machine.node_ranks <= kMostRanks, "nodes",
-        fmt::format("at most {:g} ranks on all", kMostRanks));
+        fmt::format("at most {:g} ranks in total", kMostRanks));
   std::vector<std::string> known{"version", "name", "device", "nodes", "node_ranks"};
   for (const Field& field : fields_of(machine)) {
     field.value = number(known.emplace_back(field.name));

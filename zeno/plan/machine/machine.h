@@ -1,5 +1,5 @@
-// What a machine gives to a training step: rates and sizes, measured (`zeno doctor --measure`) or known by
-// name. The planner multiplies; nothing here touches hardware.
+// What a machine offers to a training step: rates and sizes, measured (`zeno doctor --measure`) or known by
+// name. The planner only multiplies; nothing here touches hardware.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace zeno::plan {
 
-// A way between ranks: bytes per second that one rank sends while it receives as many, and seconds of a hop.
+// A link between ranks: bytes per second that one rank sends while it receives as many, and seconds per hop.
 struct Link {
   double rate = 0, latency = 0;
 };
@@ -25,19 +25,19 @@ struct Machine {
   int nodes = 1;
   int node_ranks = 1;  // devices of a node; on CPUs any number of ranks shares it
 
-  // A device; on CPUs all cores of a node together. FLOP/s are those beside the time that the operands' bytes
-  // take at memory_rate, and their packing: these are added (instruction_cost.h).
+  // A device; on CPUs all cores of a node together. FLOP/s exclude the time that the operands' bytes take at
+  // memory_rate, and their packing: these are added (instruction_cost.h).
   double matmul_16bit = 0, matmul_fp32 = 0, matmul_fp8 = 0;  // FLOP/s
   double attention = 0;                                      // FLOP/s, 16 bits; backward is 2.5 × forward
   double memory_rate = 0;  // bytes: GPUs, read plus written; CPUs, read, written or both, each once
-  double packing = 0;  // elements of products' operands that a CPU copies into panels; 0: it costs nothing
-  double launch = 0;   // seconds that an instruction costs beside its work
-  double memory = 0;   // bytes
+  double packing = 0;      // elements of matmul operands that a CPU copies into panels; 0: costs nothing
+  double launch = 0;       // overhead of an instruction in seconds
+  double memory = 0;       // bytes
 
   // The host of a node, shared by its devices.
   double host_memory = 0;   // bytes
   double host_updates = 0;  // elements per second of AdamW by the CPU
-  double host_link = 0;     // each way for each device, both ways at once
+  double host_link = 0;     // per direction and device, both directions at once
   double disk_read = 0, disk_write = 0;
   double disk = 0;  // bytes
 
@@ -46,9 +46,10 @@ struct Machine {
 
   double matmul(DType dtype, bool fp8) const;
   int ranks() const { return nodes * node_ranks; }
-  // Are the links known that so many ranks need?
+  // Are the links known that this many ranks need?
   bool links(int world) const;
-  // The same machine with so many ranks: nodes are filled one after the other, cores of a CPU are shared out.
+  // The same machine with this many ranks: nodes are filled one after the other, cores of a CPU are shared
+  // out.
   Machine with_ranks(int world) const;
 };
 

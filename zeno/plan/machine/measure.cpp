@@ -31,10 +31,10 @@ std::string micros_text(double seconds) { return fmt::format("{:.1f} us", second
 
 void require_measurable(const MeasureOptions& options) {
   require(device_count(options.kind) > 0, ErrorKind::usage,
-          "[measure] device {}: got none that can be used, expected at least one; see zeno doctor",
+          "[measure] device {}: got no usable one, expected at least one; see zeno doctor",
           name_of_kind(options.kind));
   require(folder_exists(options.folder), ErrorKind::usage,
-          "[measure] folder {}: got no such folder, expected one whose disk is to be measured",
+          "[measure] folder {}: got no such folder, expected one on the disk to measure",
           options.folder.string());
   require(options.between_rate >= 0, ErrorKind::usage,
           "[measure] --between-rate: got {} GB/s, expected at least 0", options.between_rate / kGiga);
@@ -80,10 +80,11 @@ class Measurement {
     machine_.host_updates = double(updates.count()) / seconds;
     machine_.memory_rate =
         gpu() ? measure_copy(device_, sizes_, 0.15 * sizes_.seconds) : updates.bytes() / seconds;
-    report("AdamW by the CPU", fmt::format("{:.2f} billion/s", machine_.host_updates / kGiga),
+    report("AdamW on the CPU", fmt::format("{:.2f} billion/s", machine_.host_updates / kGiga),
            fmt::format("fp32 states and gradients, 16-bit copy, {} cores", available_cores()));
     report("memory", bytes_text(machine_.memory_rate),
-           gpu() ? "a copy within the device, read plus written" : "as AdamW streams it, each byte once");
+           gpu() ? "a copy within the device, counting bytes read and written"
+                 : "as AdamW streams it, each byte counted once");
   }
 
   void host_link() {
@@ -92,7 +93,7 @@ class Measurement {
         0.25 * sizes_.seconds, [&] { copies.queue(); }, [&] { copies.wait(); });
     machine_.host_link = double(copies.bytes()) / seconds;
     report("host link", bytes_text(machine_.host_link),
-           gpu() ? "each way, both ways at once, pinned memory" : "each of two copies at once");
+           gpu() ? "per direction, both directions at once, pinned memory" : "per copy, two copies at once");
   }
 
   double report_compute(std::string_view what, const ComputeRate& rate, const std::string& how) const {
@@ -105,7 +106,7 @@ class Measurement {
     machine_.packing = measure_packing(sizes_, machine_.memory_rate, 0.5 * sizes_.seconds);
     report("packing",
            machine_.packing > 0 ? fmt::format("{:.2f} billion/s", machine_.packing / kGiga) : "free",
-           "operands of linears, 16 rows, both ways, beside bytes and FLOPs");
+           "operands of linears, 16 rows, forward and backward, besides bytes and FLOPs");
   }
 
   // As in training: with the plans that a run would make, kept for the next.
@@ -118,8 +119,8 @@ class Measurement {
       const double seconds = part * sizes_.seconds;
       return report_compute(
           what, measure_matmul(device_, type, sizes_, machine_.memory_rate, machine_.packing, seconds),
-          fmt::format("linears, {} x {} x {}, both ways, {:.1f} s", sizes_.tokens, sizes_.width, sizes_.inner,
-                      seconds));
+          fmt::format("linears, {} x {} x {}, forward and backward, {:.1f} s", sizes_.tokens, sizes_.width,
+                      sizes_.inner, seconds));
     };
     machine_.matmul_16bit = measure("matmul, 16 bits", MatmulType::bits16, 1);
     machine_.matmul_fp32 = measure("matmul, fp32", MatmulType::fp32, gpu() ? 0.4 : 1);
@@ -130,19 +131,20 @@ class Measurement {
   void attention() {
     machine_.attention = report_compute(
         "attention", measure_attention(device_, sizes_, machine_.memory_rate, 0.5 * sizes_.seconds),
-        fmt::format("{} x {} tokens, causal, 16 bits, both ways", sizes_.tokens / sizes_.seq, sizes_.seq));
+        fmt::format("{} x {} tokens, causal, 16 bits, forward and backward", sizes_.tokens / sizes_.seq,
+                    sizes_.seq));
   }
 
   void launch() {
     machine_.launch = measure_launch(device_, 0.1 * sizes_.seconds);
-    report("launch", micros_text(machine_.launch), "a kernel with nothing to do, in a row of such");
+    report("launch", micros_text(machine_.launch), "an empty kernel, in a sequence of such kernels");
   }
 
   void ranks() {
     constexpr int kMost = 8;
     const int count = gpu() ? device_count(options_.kind) : std::clamp(available_cores(), 2, kMost);
     if (gpu()) machine_.node_ranks = count;
-    if (count < 2) return report("between ranks", "unknown", "one GPU: nobody to talk to");
+    if (count < 2) return report("between ranks", "unknown", "one GPU: there is no other rank");
     machine_.inside = measure_inside(options_.kind, count,
                                      gpu() ? sizes_.copy_bytes : 2 * sizes_.copy_bytes / size_t(count));
     if (!gpu()) machine_.inside.rate *= count;
@@ -165,9 +167,9 @@ class Measurement {
     machine_.host_memory = double(total_memory({}));
     machine_.disk = double(free_space(options_.folder));
     const auto text = [](double bytes) { return format_bytes(size_t(bytes)); };
-    if (gpu()) report("memory, device", text(machine_.memory), "all of it");
-    report("memory, host", text(machine_.host_memory), "all of it");
-    report("disk", text(machine_.disk), "what is free");
+    if (gpu()) report("memory, device", text(machine_.memory), "total");
+    report("memory, host", text(machine_.host_memory), "total");
+    report("disk", text(machine_.disk), "free memory");
   }
 
   const MeasureOptions& options_;

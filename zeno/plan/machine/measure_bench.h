@@ -20,7 +20,7 @@ double sustained_seconds(double duration, const std::function<void()>& queue,
 
 class MeasureBench {
  public:
-  // On a CPU with so many threads.
+  // On a CPU with this many threads.
   explicit MeasureBench(Device device, int threads = available_cores());
 
   StreamRef stream() const { return stream_; }

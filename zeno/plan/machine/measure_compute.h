@@ -10,7 +10,7 @@
 namespace zeno::plan {
 
 struct ComputeRate {
-  double flops = 0;  // FLOP/s beside the memory's time and packing
+  double flops = 0;  // FLOP/s excluding memory time and packing
   double whole = 0;  // FLOP/s with it, as seen on a clock
 };
 

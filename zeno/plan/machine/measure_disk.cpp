@@ -29,9 +29,10 @@ double median(std::vector<double> values) {
 
 void require_room(const Path& folder, size_t bytes) {
   const uint64_t free = free_space(folder);
-  require(free >= bytes, ErrorKind::io,
-          "[measure] {}: got {} free, expected {} for a while; free some space or name another folder",
-          folder.string(), format_bytes(free), format_bytes(bytes));
+  require(
+      free >= bytes, ErrorKind::io,
+      "[measure] {}: got {} free, expected {} during the measurement; free some space or name another folder",
+      folder.string(), format_bytes(free), format_bytes(bytes));
 }
 
 DiskRates measure_disk(const Path& folder, size_t bytes) {
@@ -48,7 +49,7 @@ DiskRates measure_disk(const Path& folder, size_t bytes) {
   }
   const std::span<std::byte> view(memory.data(), extent);
   DiskStore store({.folders = {folder}, .name = "doctor"});
-  for (int e = 0; e < kExtents; ++e) store.add(extent, "bytes to measure the disk with");
+  for (int e = 0; e < kExtents; ++e) store.add(extent, "bytes for measuring the disk");
   store.create();
   store.register_buffer(view);
   int extents = 0;  // that there is time for

@@ -1,4 +1,4 @@
-// What DeepSpeed's own memory estimator would say of a model, for comparison: model states only, with fp32
+// The result of DeepSpeed's own memory estimator for a model, for comparison: model states only, with fp32
 // gradients (18 bytes per parameter) and a factor of 1.5 on the host. Pure functions.
 #pragma once
 

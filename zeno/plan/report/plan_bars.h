@@ -1,5 +1,5 @@
-// Stacked bars for a terminal: one block of a purpose's colour for each share of memory, or a pattern of its
-// own where there are no colours. Pure text.
+// Stacked bars for a terminal: one block of a purpose's colour for each share of memory, or a pattern if
+// there are no colours. Pure text.
 #pragma once
 
 #include <cstddef>

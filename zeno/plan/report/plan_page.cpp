@@ -40,16 +40,15 @@ std::string tiles(const PlanReport& report) {
   const PlanRow& best = rows.front();
   std::string out = "<dl class=\"tiles\">\n";
   out += tile("Parameters", count_in_words(report.params));
-  out += tile("Ranks", fmt::format("{}", report.world), fmt::format("{} to a host", report.node_ranks));
-  if (report.limits.device > 0)
-    out += tile("A rank may use", format_bytes(report.limits.device), "of its device");
-  if (report.limits.host > 0) out += tile("A rank may use", format_bytes(report.limits.host), "of its host");
+  out += tile("Ranks", fmt::format("{}", report.world), fmt::format("{} per host", report.node_ranks));
+  if (report.limits.device > 0) out += tile("Device limit", format_bytes(report.limits.device), "per rank");
+  if (report.limits.host > 0) out += tile("Host limit", format_bytes(report.limits.host), "per rank");
   if (report.limits.known()) {
     const auto fitting = std::ranges::count_if(rows, &PlanRow::fits);
     out += tile("Settings that fit", fmt::format("{} of {}", fitting, rows.size()));
   }
   const std::string device = format_bytes(best.bytes.total(Tier::device));
-  if (report.rows.empty()) return out + tile("Device memory", device, "of one rank") + "</dl>\n";
+  if (report.rows.empty()) return out + tile("Device memory", device, "per rank") + "</dl>\n";
   out += tile(!report.limits.known() ? "First setting"
               : best.fits()          ? "Best setting"
                                      : "Nearest setting",
@@ -61,16 +60,16 @@ std::string figures(const PlanReport& report) {
   const std::vector<PlanRow> rows = rows_of(report);
   constexpr std::array<const char*, kTiers.size()> kTitles{"Device memory", "Host memory", "Disk"};
   std::string out =
-      "<section aria-labelledby=\"h-memory\">\n<h2 id=\"h-memory\">Memory of one rank</h2>\n<div "
-      "class=\"grid\">\n";
+      "<section aria-labelledby=\"h-memory\">\n"
+      "<h2 id=\"h-memory\">Memory per rank</h2>\n"
+      "<div class=\"grid\">\n";
   for (Tier tier : kTiers) {
     if (std::ranges::all_of(rows, [&](const PlanRow& row) { return row.bytes.total(tier) == 0; })) continue;
     const std::string note = rows.size() == 1 ? ""
                              : report.limits.known()
-                                 ? "Best first. One bar for each stage and home of states, "
-                                   "with the least recompute and the largest "
-                                   "micro-batch that fit."
-                                 : "One bar for each stage and home of states.";
+                                 ? "Best first. One bar for each stage and location of states, with the "
+                                   "least recompute and the largest micro-batch that fit."
+                                 : "One bar for each stage and location of states.";
     out += to_html(Figure{fmt::format("plan-{}", name_of(tier)), kTitles[size_t(tier)], note, "", true});
   }
   return out + "</div>\n</section>\n";
@@ -106,11 +105,11 @@ Table row_table(const PlanReport& report) {
 
 Table comparison_table(const PlanReport& report) {
   Table table{
-      fmt::format("The estimator counts model states only, with fp32 gradients. Host: a whole host of {} "
-                  "ranks.",
-                  report.node_ranks),
-      {"setting", "DeepSpeed, GPU", "DeepSpeed, host", "states here", "left out there", "device here",
-       "host here"},
+      fmt::format(
+          "The estimator counts model states only, with fp32 gradients. Host: a whole host of {} ranks.",
+          report.node_ranks),
+      {"setting", "DeepSpeed, GPU", "DeepSpeed, host", "Zeno, states", "not counted", "Zeno, device",
+       "Zeno, host"},
       {}};
   for (const Comparison& c : report.deepspeed) {
     const PlanBytes& ours = c.ours.bytes;
@@ -176,10 +175,10 @@ std::string data_json(const PlanReport& report) {
 
 std::string plan_page(const PlanReport& report) {
   std::string out = intro(report) + tiles(report);
-  out += "<noscript><p>The drawings need JavaScript; all numbers are in the tables.</p></noscript>\n";
+  out += "<noscript><p>The charts need JavaScript; all numbers are in the tables.</p></noscript>\n";
   out += figures(report);
   if (!report.deepspeed.empty())
-    out += section("deepspeed", "Beside DeepSpeed’s estimator", card(comparison_table(report)));
+    out += section("deepspeed", "Compared with DeepSpeed’s estimator", card(comparison_table(report)));
   out += rows_section(report);
   out += "<footer><p>Made by Zeno.</p></footer>\n";
   return page::to_html({"Memory plan: " + report.title, std::move(out), data_json(report), kPlanScript});

@@ -26,10 +26,10 @@ std::string explanation(const PlanReport& report, bool all) {
   const bool limited = report.limits.known();
   if (all) return limited ? "every setting, best first" : "every setting";
   if (!limited)
-    return "one line for each stage and home of states; say --device-mem 80GB to see what fits, --all for "
-           "every setting";
-  return "one line for each stage and home of states, with the least recompute and the largest micro-batch "
-         "that fit; best first; --all: every setting";
+    return "one line for each stage and location of states; give --device-mem 80GB to see what fits, --all "
+           "for every setting";
+  return "one line for each stage and location of states, with the least recompute and the largest "
+         "micro-batch that fit; best first; --all: every setting";
 }
 
 std::string table(const PlanReport& report, bool all, TextStyle style) {
@@ -91,10 +91,12 @@ std::string ledger(const PlanRow& row, TextStyle style) {
 
 std::string comparison(const PlanReport& report) {
   std::string text = fmt::format(
-      "\nDeepSpeed's estimator counts model states only (fp32 gradients, 18 bytes per parameter); beside it "
-      "this plan, states of all tiers\n{:>5} {:<19} {:>14} {:>14} {:>14} {:>14} {:>14} {:>14}\n",
-      "stage", "offload", "DeepSpeed GPU", "DeepSpeed host", "states", "left out", "device here",
-      "host here");
+      "\n"
+      "DeepSpeed's estimator counts model states only (fp32 gradients, 18 bytes per parameter); compared "
+      "with this plan, states of all tiers\n"
+      "{:>5} {:<19} {:>14} {:>14} {:>14} {:>14} {:>14} {:>14}\n",
+      "stage", "offload", "DeepSpeed GPU", "DeepSpeed host", "states", "not counted", "Zeno device",
+      "Zeno host");
   for (const Comparison& c : report.deepspeed) {
     const Setting& s = c.ours.setting;
     const size_t host = c.ours.bytes.total(Tier::host) * size_t(report.node_ranks);
@@ -106,15 +108,15 @@ std::string comparison(const PlanReport& report) {
   std::vector<std::string_view> names;
   for (const Purpose purpose : left_out_by_deepspeed(2)) names.push_back(name_of(purpose));
   return text + fmt::format(
-                    "left out by that estimator: {} (at stage 3 it counts one gathered layer); host columns "
-                    "are of a whole host of {} ranks\n",
+                    "not counted by that estimator: {} (at stage 3 it counts one gathered layer); host "
+                    "columns are for a whole host of {} ranks\n",
                     fmt::join(names, ", "), report.node_ranks);
 }
 
 }  // namespace
 
 std::string plan_text(const PlanReport& report, bool all, TextStyle style) {
-  std::string text = fmt::format("{}: bytes of one rank\n", report.title);
+  std::string text = fmt::format("{}: bytes per rank\n", report.title);
   for (const std::string& note : report.notes) text += fmt::format("  {}\n", note);
   text += report.rows.empty() ? ledger(report.chosen, style) : table(report, all, style);
   if (!report.deepspeed.empty()) text += comparison(report);

@@ -23,10 +23,10 @@ void check_folders(const AdapterExport& options, const Path& base) {
           "[export] {}: the run started from {}, where there is no config.json; name the folder with --base",
           options.checkpoint.string(), base.string());
   require(!file_exists(options.out / "config.json"), ErrorKind::usage,
-          "[export] {}: holds a whole model and this would add an adapter; choose another folder",
+          "[export] {}: holds a whole model, and this would add an adapter; choose another folder",
           options.out.string());
   require(options.overwrite || !file_exists(options.out / "adapter_config.json"), ErrorKind::usage,
-          "[export] {}: holds an adapter already; choose another folder or give --overwrite",
+          "[export] {}: already holds an adapter; choose another folder or give --overwrite",
           options.out.string());
 }
 

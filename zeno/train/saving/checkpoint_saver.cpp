@@ -83,14 +83,14 @@ bool CheckpointSaver::prepare(const Path& folder, int64_t step) {
   }
   problem = comm::first_problem(world_, problem, "checkpoint folder");
   if (!problem.empty() && world_.rank() == 0)
-    log_warning("[checkpoint] step {} is not saved: {}", step, problem);
+    log_warning("[checkpoint] step {} was not saved: {}", step, problem);
   return problem.empty();
 }
 
 bool CheckpointSaver::start(int64_t step, const std::string& run, int64_t best, bool taken) {
   const std::string problem = finish();
   if (!problem.empty() && world_.rank() == 0)
-    log_warning("{}; training goes on, and the checkpoints before it are whole", problem);
+    log_warning("{}; training continues, and the earlier checkpoints are complete", problem);
   if (step == saved_) return true;  // writing it again would take away a whole one first
   const Path folder = options_.folder / checkpoint::checkpoint_name(step);
   if (!prepare(folder, step)) return false;
@@ -185,8 +185,8 @@ std::vector<checkpoint::StateFile> CheckpointSaver::wait_for_note(const Path& fo
             folder.string(), rank);
     if (all_written_ && !end) end = Clock::now() + options_.deadline / 2;
     require(!end || Clock::now() < *end, ErrorKind::io,
-            "[checkpoint] {}: rank {} has written its file but rank 0 cannot see it; use a folder that all "
-            "machines share",
+            "[checkpoint] {}: rank {} has written its file, but rank 0 cannot see it; use a folder that all "
+            "hosts share",
             folder.string(), rank);
     std::this_thread::sleep_for(2ms);
   }
@@ -204,7 +204,7 @@ void CheckpointSaver::keep(int64_t newest, int64_t best) {
   retention.keep_best = best;
   const std::string problem =
       problem_of([&] { checkpoint::apply_retention(options_.folder, retention, newest); });
-  if (!problem.empty()) log_warning("[checkpoint] an old checkpoint stays: {}", problem);
+  if (!problem.empty()) log_warning("[checkpoint] cannot delete an old checkpoint: {}", problem);
 }
 
 }  // namespace zeno::train

@@ -1,10 +1,9 @@
-// Writes checkpoints while training goes on. start() takes a snapshot, which is all that training can wait
-// for; a thread of each rank then writes that rank's file, and rank 0's makes the manifest when the files of
-// all ranks are on the disk. At most one save is under way.
+// Writes checkpoints while training continues. start() takes a snapshot, which is all that training may have
+// to wait for; a thread of each rank then writes that rank's file, and rank 0's thread writes the manifest
+// when the files of all ranks are on the disk. At most one save is in progress.
 //
-// A save that fails leaves the checkpoints before it as they are. Ranks learn of it where they meet, at the
-// next start() or finish(), from each other and not from the disk, which may be full. Thread rule: the
-// trainer's thread.
+// A failed save leaves earlier checkpoints unchanged. Ranks learn of it when they meet, at the next start()
+// or finish(), from each other and not from the disk, which may be full. Thread rule: the trainer's thread.
 #pragma once
 
 #include <atomic>
@@ -36,18 +35,19 @@ struct SaverOptions {
 class CheckpointSaver {
  public:
   CheckpointSaver(SaverOptions options, zero::Engine& engine, comm::World& world);
-  // Gives up a save that still waits for other ranks: they may be gone. finish() is the way to end well.
+  // Gives up a save that still waits for other ranks, because they may be gone. Call finish() for a clean
+  // end.
   ~CheckpointSaver();
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
 
-  // Collective, between steps: saves the state after `step` steps. `run` is what the trainer needs to go on,
+  // Collective, between steps: saves the state after `step` steps. `run` is what the trainer needs to resume,
   // a JSON object, the same on all ranks; the checkpoint of step `best` is not removed. Waits for the save
   // before, and warns when that has failed. False: the folder cannot be made, which is a warning too. A step
-  // that is saved already stays as it is.
-  // The engine's snapshot is taken unless somebody has just `taken` it, after the same step.
+  // that is saved already stays as it is. Takes the engine's snapshot, unless it was just `taken` after the
+  // same step.
   bool start(int64_t step, const std::string& run, int64_t best = -1, bool taken = false);
-  // Is a save of this rank still being written? Needs nobody else.
+  // Is a save of this rank still being written? Does not involve other ranks.
   bool busy() const;
   // Collective: waits for the save under way. Returns its error, or an empty string; the same on all ranks.
   std::string finish();

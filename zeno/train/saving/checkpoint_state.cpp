@@ -87,14 +87,15 @@ void restore(const checkpoint::Checkpoint& from, zero::Engine& engine) {
   std::map<State, std::string_view> names;
   for (const auto& [state, name] : states_of(engine)) {
     require(from.has(name), ErrorKind::usage,
-            "[checkpoint] {}: there is no {}; it was trained with another optimizer: use that",
+            "[checkpoint] {}: there is no {}; it was trained with another optimizer; use that optimizer",
             from.folder().string(), name);
     names.emplace(state, name);
   }
   for (const checkpoint::StateKind& kind : from.manifest().states) {
     require(std::ranges::any_of(names, [&](const auto& own) { return own.second == kind.name; }),
             ErrorKind::usage,
-            "[checkpoint] {}: this run has no {}; it was trained with another optimizer: use that",
+            "[checkpoint] {}: this run has no {}; the checkpoint was trained with another optimizer; use "
+            "that optimizer",
             from.folder().string(), kind.name);
   }
   engine.load_states([&](const zero::Engine::Loading& loading) {

@@ -47,10 +47,9 @@ void require_moments(const DeepSpeedCheckpoint& checkpoint) {
     return tensor.has(DeepSpeedState::first_moment) && tensor.has(DeepSpeedState::second_moment);
   });
   const std::string& reason = checkpoint.run().without_moments;
-  require(
-      moments, ErrorKind::data,
-      "[resume] {}: holds no moments of Adam{}{}; make a model of it with zeno export and start from that",
-      checkpoint.folder().string(), reason.empty() ? "" : ": ", reason);
+  require(moments, ErrorKind::data,
+          "[resume] {}: holds no Adam moments{}{}; export a model with zeno export and start from that",
+          checkpoint.folder().string(), reason.empty() ? "" : ": ", reason);
 }
 
 // Values of one state. Frozen parameters come from the model folder and have no moments.
@@ -85,17 +84,15 @@ void load(const std::map<State, model::WeightReader>& readers, zero::Engine& eng
 void restore_all(const Path& folder, zero::Engine& engine) {
   const auto checkpoint = std::make_shared<const DeepSpeedCheckpoint>(DeepSpeedCheckpoint::open(folder));
   for (const nn::Parameter& param : engine.units().params) {
-    require(
-        !param.adapter, ErrorKind::data,
-        "[resume] {}: is a checkpoint of DeepSpeed, which goes on as a whole model, but this run trains an "
-        "adapter; make a model of it with zeno export and train the adapter on that",
-        folder.string());
+    require(!param.adapter, ErrorKind::data,
+            "[resume] {}: is a DeepSpeed checkpoint, which resumes as a whole model, but this run trains an "
+            "adapter; export a model with zeno export and train the adapter on that",
+            folder.string());
   }
-  require(
-      engine.policy().moments_first && engine.policy().moments_second, ErrorKind::usage,
-      "[resume] {}: holds moments of Adam, which this run's optimizer has no use for; use Adam or AdamW, or "
-      "make a model of it with zeno export and start from that",
-      folder.string());
+  require(engine.policy().moments_first && engine.policy().moments_second, ErrorKind::usage,
+          "[resume] {}: holds Adam moments, which this run's optimizer cannot use; use Adam or AdamW, or "
+          "export a model with zeno export and start from that",
+          folder.string());
   std::map<State, model::WeightReader> readers;
   readers.emplace(State::master, reader_of(checkpoint, DeepSpeedState::master, engine));
   readers.emplace(State::first_moment, reader_of(checkpoint, DeepSpeedState::first_moment, engine));
@@ -144,8 +141,8 @@ RunState restore_deepspeed(const ResumePoint& point, const RunState& now, zero::
   state.loop = point.state.loop;
   const int64_t then = point.state.train_batch;
   log_info(
-      "[resume] going on after step {} from DeepSpeed's {}; the data is this run's own from step {} on, {} "
-      "sequences a step{}",
+      "[resume] resuming after step {} from DeepSpeed's {}; from step {} on, the data is this run's own, {} "
+      "sequences per step{}",
       state.loop.steps, folder.string(), state.loop.steps + 1, now.train_batch,
       then == now.train_batch ? "" : fmt::format(" (there: {})", then));
   return state;

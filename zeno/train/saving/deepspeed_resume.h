@@ -11,8 +11,8 @@ namespace zeno::train {
 // Nothing when DeepSpeed did not write the folder; Error(data) when it did and cannot be read.
 std::optional<ResumePoint> find_deepspeed_point(const Path& folder, comm::World& world);
 
-// Fills the engine and returns where the run stands. `now` is the run that goes on: DeepSpeed does not keep
-// which sample a step saw, so the data is this run's own, from the same step number on.
+// Fills the engine and returns where the run stands. `now` is the resumed run: DeepSpeed does not keep which
+// sample a step saw, so the data is this run's own, from the same step number on.
 RunState restore_deepspeed(const ResumePoint& point, const RunState& now, zero::Engine& engine,
                            comm::World& world);
 

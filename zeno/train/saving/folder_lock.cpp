@@ -25,8 +25,9 @@ FolderLock::FolderLock(Path folder, std::chrono::milliseconds patience)
     if (result == LockResult::no_locks) break;
     waited_ = true;
   }
-  log_warning("[train] --out {}: this file system has no locks, so a second run there is not noticed",
-              folder_.string());
+  log_warning(
+      "[train] --out {}: this file system has no locks, so a second run in this folder cannot be detected",
+      folder_.string());
 }
 
 LockResult FolderLock::take(std::chrono::milliseconds patience) {

@@ -32,7 +32,7 @@ void check_checkpoints(const config::RunConfig& run) {
   const std::vector<Path> former = checkpoint::list_checkpoints(checkpoints_of(run));
   require(former.empty() || goes_on_from(run, former.front()), ErrorKind::usage,
           "[train] --out {}: holds checkpoints of an earlier run, up to {}, which a later --resume could not "
-          "tell from this run's; resume from the newest with --resume auto, move them away, or choose "
+          "tell from those of this run; resume from the newest with --resume auto, move them away, or choose "
           "another --out",
           run.out, former.empty() ? "" : former.front().filename().string());
 }
@@ -45,20 +45,19 @@ void check(const config::TrainConfig& config, bool waited) {
   const char* mine = lora ? kAdapterFile : kModelFile;
   const char* other = lora ? kModelFile : kAdapterFile;
   require(!file_exists(Path(run.out) / other), ErrorKind::usage,
-          "[train] --out {}: holds {} and this run would add {}; choose another folder", run.out,
+          "[train] --out {}: holds {}, and this run would add {}; choose another folder", run.out,
           lora ? "a whole model" : "an adapter", lora ? "an adapter" : "a whole model");
   if (!file_exists(Path(run.out) / mine)) return;
-  require(
-      file_exists(Path(run.out) / "metrics.csv"), ErrorKind::usage,
-      "[train] --out {}: holds {} that was not written by a training run and would be overwritten; choose "
-      "another folder",
-      run.out, lora ? "an adapter" : "a model");
+  require(file_exists(Path(run.out) / "metrics.csv"), ErrorKind::usage,
+          "[train] --out {}: holds {} that no training run wrote and that would be overwritten; choose "
+          "another folder",
+          run.out, lora ? "an adapter" : "a model");
   if (!run.resume.empty()) return;
   require(!waited, ErrorKind::usage,
           "[train] --out {}: another run has just ended there, and this one would replace its result; choose "
           "another folder, or start again to replace it",
           run.out);
-  log_warning("[train] --out {}: the result of an earlier run is there; this one will replace it", run.out);
+  log_warning("[train] --out {}: holds the result of an earlier run; this run will replace it", run.out);
 }
 
 }  // namespace

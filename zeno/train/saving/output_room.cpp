@@ -22,7 +22,8 @@ size_t checkpoint_bytes(const zero::Engine& engine) {
 void check_output_room(const config::RunConfig& run, const zero::Engine& engine, size_t result) {
   const size_t room = size_t(free_space(run.out));
   require(result <= room, ErrorKind::io,
-          "[train] --out {}: the result takes {} and {} are free there; make room, or choose another --out",
+          "[train] --out {}: the result takes {}, but only {} are free there; free some space, or choose "
+          "another --out",
           run.out, format_bytes(result), format_bytes(room));
   if (run.save_every == 0) return;
   // One more than is kept is there while it is written.
@@ -31,8 +32,8 @@ void check_output_room(const config::RunConfig& run, const zero::Engine& engine,
                kept = size_t(run.keep_last) + 1, more = kept > there ? kept - there : 1;
   if (result + more * one > room) {
     log_warning(
-        "[train] --out {}: {} checkpoint{} of {} and the result take {}, and {} are free there; make room, "
-        "or keep fewer (--keep-last)",
+        "[train] --out {}: {} checkpoint{} of {} and the result take {}, but only {} are free there; free "
+        "some space, or keep fewer (--keep-last)",
         run.out, more, more == 1 ? "" : "s", format_bytes(one), format_bytes(result + more * one),
         format_bytes(room));
   }

@@ -9,7 +9,7 @@
 
 namespace zeno::train {
 
-// Error(io) when the disk of --out has no room for a result of so many bytes, a warning when only the
+// Error(io) if the disk of --out has no room for a result of this many bytes, a warning if only the
 // checkpoints do not fit. Call when the engine has taken what it needs of the disk.
 void check_output_room(const config::RunConfig& run, const zero::Engine& engine, size_t result);
 

@@ -127,8 +127,8 @@ void PeerFolder::make_folder() const {
   require(::lstat(path_.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == getuid() &&
               (info.st_mode & 077) == 0,
           ErrorKind::io,
-          "[peer snapshot] {}: expected a folder of this user that nobody else may enter; remove it, or use "
-          "--peer-snapshot-dir",
+          "[peer snapshot] {}: expected a folder of this user that no other user can enter; remove it, or "
+          "use --peer-snapshot-dir",
           path_.string());
 }
 
@@ -294,8 +294,8 @@ std::vector<Path> PeerFolder::find(bool replicated) {
     if (!moves) {
       if (world_.rank() == 0)
         log_warning(
-            "[peer snapshot] step {} is not whole in the memory of these hosts, or was written by another "
-            "number of ranks on several hosts: looking for an older one, and on the disk",
+            "[peer snapshot] step {} is not complete in the memory of these hosts, or was written by another "
+            "number of ranks on several hosts: looking for an older snapshot and on the disk",
             step);
       continue;
     }

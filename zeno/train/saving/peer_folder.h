@@ -1,6 +1,6 @@
 // The folder of a run's peer snapshots: checkpoints like any other, in a memory file system of each host
-// (docs/faults.md). Memory of such a file system outlives the processes, so what a killed run left there is
-// where the next one goes on. Each host has the files of its own ranks and copies of another host's.
+// (docs/faults.md). The memory of such a file system outlives the processes, so the next run resumes from
+// what a killed run left there. Each host has the files of its own ranks and copies of another host's.
 //
 // All calls are collective and block. Thread rule: the trainer's thread; transfer() by one thread at a time.
 #pragma once
@@ -20,8 +20,8 @@ namespace zeno::train {
 
 class PeerFolder {
  public:
-  // Makes the folder where the run asks for snapshots, for this user alone, and finds out who sees the same
-  // one. --resume auto goes on from the snapshots of its own output folder; those of others do not count.
+  // Creates the folder if the run takes snapshots, for this user only, and finds out which ranks see the same
+  // one. --resume auto resumes from the snapshots of its own output folder; those of others do not count.
   PeerFolder(const config::RunConfig& run, comm::World& world);
   // An empty folder goes.
   ~PeerFolder();
@@ -40,7 +40,7 @@ class PeerFolder {
   // Files that are only on another host are fetched. `replicated`: every rank keeps, and will read, all of
   // the state.
   std::vector<Path> find(bool replicated);
-  // The run goes on after `step` (0: from the start): what else is there goes.
+  // The run resumes after `step` (0: from the start): what else is there goes.
   void begin(int64_t step);
   // The run went well: the folder goes, and everything in it.
   void remove();

@@ -1,5 +1,6 @@
-// Which ranks share a memory folder, and who keeps a second copy of whose state. Ranks of one host form a
-// group; the copy of a rank's file lies with a rank of the next group, so that a lost host loses nothing.
+// Which ranks share a memory folder, and which rank keeps a second copy of which rank's state. Ranks of one
+// host form a group; the copy of a rank's file lies with a rank of the next group, so that a lost host loses
+// nothing.
 //
 // Plain values; no thread rule.
 #pragma once

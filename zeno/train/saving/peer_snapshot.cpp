@@ -96,7 +96,7 @@ void PeerSaver::start(int64_t step, const std::string& run, bool taken) {
 void PeerSaver::wait() {
   if (!on()) return;
   const std::string problem = saver_->finish();
-  if (!problem.empty() && world_.rank() == 0) log_warning("{}; training goes on", problem);
+  if (!problem.empty() && world_.rank() == 0) log_warning("{}; training continues", problem);
 }
 
 // A copy of every file goes to another host, and what all ranks have written becomes known to all. A rank
@@ -140,10 +140,10 @@ std::vector<checkpoint::StateFile> PeerSaver::share(const Path& folder) {
 void PeerSaver::finish(bool keep) {
   wait();
   if (on() && world_.rank() == 0)
-    log_info("[peer snapshot] {} taken; {} times put off because a save was being written", taken_, put_off_);
+    log_info("[peer snapshot] {} taken; {} postponed because a save was in progress", taken_, put_off_);
   keep &= on() && !checkpoint::list_checkpoints(folder_.path()).empty();
   if (!keep) return folder_.remove();
-  log_info("[peer snapshot] {}: the last state stays in memory; --resume auto goes on from it",
+  log_info("[peer snapshot] {}: the last state stays in memory; --resume auto resumes from it",
            folder_.path().string());
 }
 

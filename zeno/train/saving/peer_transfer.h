@@ -1,9 +1,9 @@
 // Files and small texts between ranks that do not see the same folder, over a communicator and streams of
 // their own: the streams of training are not touched.
 //
-// Owns its buffers. All calls block. A rank that cannot read or write says so to the other side and still
-// takes its part, so that nobody waits for it; a rank that is gone is an Error(peer). Thread rule: one thread
-// at a time.
+// Owns its buffers. All calls block. A rank that cannot read or write tells the other side and still takes
+// part, so that no rank waits for it; a rank that is gone is an Error(peer). Thread rule: one thread at a
+// time.
 #pragma once
 
 #include <memory>

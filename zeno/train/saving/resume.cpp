@@ -127,9 +127,9 @@ std::optional<ResumePoint> find_resume_point(const config::RunConfig& run, const
                            [](const Path& path) { return checkpoint::step_of(path.filename().string()); });
   if (point.folders.empty()) {
     require(found.damage.empty(), ErrorKind::data,
-            "[resume] no whole checkpoint is left: {}; to start anew, move {} away", found.damage,
-            checkpoints_of(run).string());
-    log_info("[resume] no checkpoint in {}: starting anew", checkpoints_of(run).string());
+            "[resume] no complete checkpoint is left: {}; to start from the beginning, move {} away",
+            found.damage, checkpoints_of(run).string());
+    log_info("[resume] no checkpoint in {}: starting from the beginning", checkpoints_of(run).string());
     return std::nullopt;
   }
   point.state = state_of(point.folders.front());
@@ -142,8 +142,8 @@ void adopt_batch(config::ParsedConfig& parsed, const RunState& saved, int world)
   if (given || saved.train_batch == 0) return;  // DeepSpeed may not say
   if (batch.micro_batch == 0) batch.micro_batch = saved.micro_batch;
   require(saved.train_batch % world == 0, ErrorKind::usage,
-          "[resume] the run was saved with {} sequences per step, which {} ranks cannot share evenly; use a "
-          "number of ranks that divides it",
+          "[resume] the run was saved with {} sequences per step, which cannot be split evenly over {} "
+          "ranks; use a number of ranks that divides it",
           saved.train_batch, world);
   const int64_t per_rank = saved.train_batch / world;
   while (per_rank % batch.micro_batch != 0) --batch.micro_batch;
@@ -159,7 +159,7 @@ void adopt_setting(config::ParsedConfig& parsed, const RunState& saved) {
   const auto adopt = [&](const char* key, auto& field, auto value) {
     if (parsed.given(key)) return;
     field = value;
-    parsed.derive(key, "as the checkpoint was trained");
+    parsed.derive(key, "as in the checkpoint");
   };
   adopt("zero_optimization.stage", parsed.config.zero.stage, saved.stage);
   const bool vertical = saved.order == config::text_of(config::MicroBatchOrder::vertical);
@@ -175,12 +175,12 @@ RunState restore_newest(const ResumePoint& point, const RunState& now, zero::Eng
     RunState state;
     problem = try_restore(folder, now, engine, world, state);
     if (problem.empty()) {
-      log_info("[resume] going on after step {} from {}", state.loop.steps, folder.string());
+      log_info("[resume] resuming after step {} from {}", state.loop.steps, folder.string());
       return state;
     }
     log_warning("{}", problem);
   }
-  fail(ErrorKind::data, "[resume] no whole checkpoint is left: {}", problem);
+  fail(ErrorKind::data, "[resume] no complete checkpoint is left: {}", problem);
 }
 
 }  // namespace zeno::train

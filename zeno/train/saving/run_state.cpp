@@ -125,18 +125,17 @@ void require_same_run(const RunState& saved, const RunState& now, std::string_vi
         Value{"--seq-len", saved.seq_len, now.seq_len}, Value{"--seed", saved.seed, now.seed},
         Value{"number of sequences in the data", saved.sequences, now.sequences}}) {
     require(value.then == value.now, ErrorKind::usage,
-            "[resume] {}: {} is {} now, expected {} as in the run that was saved; use the same value and the "
-            "same data, or start anew in another --out",
+            "[resume] {}: {} is {} now, expected {} as in the saved run; use the same value and the same "
+            "data, or start from the beginning in another --out",
             where, value.name, value.now, value.then);
   }
-  require(
-      saved.optimizer.empty() || saved.optimizer == now.optimizer, ErrorKind::usage,
-      "[resume] {}: the optimizer is {} now, expected {} as in the run that was saved, whose moments mean "
-      "something else; use the same, or start anew in another --out",
-      where, now.optimizer, saved.optimizer);
+  require(saved.optimizer.empty() || saved.optimizer == now.optimizer, ErrorKind::usage,
+          "[resume] {}: the optimizer is {} now, expected {} as in the saved run, whose moments have another "
+          "meaning; use the same, or start from the beginning in another --out",
+          where, now.optimizer, saved.optimizer);
   require(saved.adapter == now.adapter && saved.nf4 == now.nf4, ErrorKind::usage,
-          "[resume] {}: what is trained (whole model, adapters and their settings) is not what it was in the "
-          "run that was saved; use the same flags, or start anew in another --out",
+          "[resume] {}: what is trained (whole model, adapters and their settings) differs from the saved "
+          "run; use the same flags, or start from the beginning in another --out",
           where);
 }
 

@@ -1,4 +1,4 @@
-// Where a run stands, besides its weights and moments: what a checkpoint carries so that the run goes on as
+// The state of a run, besides its weights and moments: what a checkpoint carries so that the run continues as
 // if it had never stopped. Plain values; no thread rule.
 #pragma once
 
@@ -29,7 +29,7 @@ struct RunState {
   EarlyStopping::State stopping;
   int64_t evaluated = -1;  // the last step that was evaluated: a stop may fall into an evaluation
   int64_t saved_step = 0;  // what the output folder holds
-  // What decides which samples a step sees, and has to be the same in the run that goes on.
+  // What decides which samples a step sees, and must be the same in the resumed run.
   int64_t train_batch = 0, micro_batch = 0, seq_len = 0, seed = 0, sequences = 0;
   // What decides the order of its sums; -1 and empty: an older checkpoint, or DeepSpeed's.
   int64_t stage = -1;
@@ -44,7 +44,7 @@ struct RunState {
 std::string to_json(const RunState& state);
 RunState parse_run_state(std::string_view json, std::string_view where);
 
-// Error(usage) naming the first thing in which the run that goes on would differ.
+// Error(usage) that names the first setting in which the resumed run would differ.
 void require_same_run(const RunState& saved, const RunState& now, std::string_view where);
 
 }  // namespace zeno::train

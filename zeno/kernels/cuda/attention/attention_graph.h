@@ -9,7 +9,7 @@ namespace zeno::cuda {
 // How a query's keys are limited, besides causality and the window.
 enum class AttentionEntries {
   whole,   // every batch entry has seq tokens
-  padded,  // i32 lengths per entry; needed where seq is no multiple of the tile
+  padded,  // i32 lengths per entry; required if seq is not a multiple of the tile
   ragged,  // lengths and starts per entry, anywhere in the packed matrix; forward only
 };
 

@@ -30,8 +30,8 @@ __device__ inline void meet_cluster() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// Barriers: 8 bytes of shared memory. A phase ends when `arrivals` have come and all announced bytes with
-// them.
+// Barriers: 8 bytes of shared memory. A phase ends after `arrivals` arrivals, when all announced bytes have
+// arrived too.
 __device__ inline void init_barrier(uint32_t barrier, uint32_t arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }

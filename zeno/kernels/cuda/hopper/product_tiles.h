@@ -194,7 +194,7 @@ __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kProductThreads, 1)
     take_registers<176>();
     multiply_tiles(job, shared, int(group) - 1);
   }
-  meet_cluster();  // a block's memory must be there until nobody fills it or arrives in it any more
+  meet_cluster();  // a block's memory must exist until no other block fills it or arrives in it any more
 }
 
 }  // namespace zeno::cuda

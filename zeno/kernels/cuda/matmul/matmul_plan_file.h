@@ -20,7 +20,7 @@ std::string machine_name(size_t library_version, std::string_view device, int mu
 size_t version_of(std::string_view machine);
 
 inline constexpr int64_t kPlanFileVersion = 2;
-// The version in the title; 0 if this is no plan file.
+// The version in the title; 0 if this is not a plan file.
 int64_t plan_file_version(std::string_view text);
 
 std::string format_plan_file(const PlanSet& plans);
