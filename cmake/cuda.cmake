@@ -35,12 +35,14 @@ add_library(zeno_cuda_libraries INTERFACE)
 if(ZENO_CUDA)
   message(STATUS "CUDA backend: toolkit ${CUDAToolkit_VERSION}, GPUs ${CMAKE_CUDA_ARCHITECTURES}")
   # fmt 9 turns constexpr off under nvcc, which then cannot read our checked format strings.
-  target_compile_definitions(zeno_flags INTERFACE ZENO_CUDA=1 $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
-  target_include_directories(zeno_cuda_libraries SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS} ${CUDNN_INCLUDE} ${NCCL_INCLUDE})
+  target_compile_definitions(zeno_flags INTERFACE $<BUILD_INTERFACE:ZENO_CUDA=1>
+    $<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>>)
+  target_include_directories(zeno_cuda_libraries SYSTEM INTERFACE
+    "$<BUILD_INTERFACE:${CUDAToolkit_INCLUDE_DIRS};${CUDNN_INCLUDE};${NCCL_INCLUDE}>")
   target_link_libraries(zeno_cuda_libraries INTERFACE CUDA::cudart_static CUDA::cublasLt ${CUDNN_LIBRARY} ${NCCL_LIBRARY})
   if(CCACHE)
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
   endif()
 else()
-  target_compile_definitions(zeno_flags INTERFACE ZENO_CUDA=0)
+  target_compile_definitions(zeno_flags INTERFACE $<BUILD_INTERFACE:ZENO_CUDA=0>)
 endif()

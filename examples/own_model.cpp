@@ -4,13 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "zeno/base/rng.h"
-#include "zeno/comm/world.h"
-#include "zeno/kernels/activation.h"
-#include "zeno/kernels/matmul.h"
-#include "zeno/nn/embedding.h"
-#include "zeno/nn/lm_head.h"
-#include "zeno/zero/engine.h"
+#include "zeno/zeno.h"
 
 using namespace zeno;
 
@@ -76,7 +70,7 @@ nn::LayerList make_model() {
   return model;
 }
 
-void train(comm::World& world) {
+void run_rank(comm::World& world) {
   zero::EngineOptions options{.shape = {kBatch, kSeq}};
   zero::apply_stage(options.policy, 3);
   zero::Engine engine(make_model(), options, world);
@@ -103,6 +97,6 @@ void train(comm::World& world) {
 }
 
 int main() {
-  comm::run_thread_ranks(2, {}, train);
+  comm::run_thread_ranks(2, {}, run_rank);
   return 0;
 }

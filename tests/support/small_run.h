@@ -3,6 +3,7 @@
 #pragma once
 
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -69,13 +70,14 @@ class SmallRuns {
   }
 
   // Without --data in `flags`: generated text.
-  report::RunSummary train(const std::string& out, const std::string& flags) const {
+  report::RunSummary train(const std::string& out, const std::string& flags,
+                           const std::function<void(train::Trainer&)>& loop = train::train_to_end) const {
     const bool own_data = flags.find("--data ") != std::string::npos;
     config::ParsedConfig parsed = parse_flags(
         "--model " + path("model") + " --seq-len 32 --device cpu --lr 1e-2 --out " + path(out) + " --cache " +
         path("cache") + (own_data ? " " : " --data generated ") + plain_flags("--lr " + flags) + flags);
     parsed.config.run.steps_per_print = 1'000'000;
-    return train::train(parsed);
+    return train::train(parsed, loop);
   }
   // What the metrics say of steps, evaluations and the end, without times.
   std::vector<std::string> outcome(const std::string& out) const {

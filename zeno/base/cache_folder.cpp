@@ -3,10 +3,15 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include <array>
+
 namespace zeno {
 
 Path cache_folder() {
-  const passwd* account = getpwuid(getuid());
+  passwd entry;
+  std::array<char, 16384> text;
+  passwd* account = nullptr;
+  getpwuid_r(getuid(), &entry, text.data(), text.size(), &account);  // ranks that are threads ask at once
   return Path(account != nullptr ? account->pw_dir : "/tmp") / ".cache" / "zeno";
 }
 

@@ -1,14 +1,11 @@
 #include "zeno/train/launch.h"
 
 #include <algorithm>
-#include <memory>
-#include <mutex>
 #include <optional>
 
 #include "zeno/base/cache_folder.h"
 #include "zeno/base/error.h"
 #include "zeno/train/interrupt.h"
-#include "zeno/train/trainer.h"
 
 namespace zeno::train {
 
@@ -37,19 +34,6 @@ void run_ranks(const config::RunConfig& run, bool catch_signals,
   }
   if (catch_signals) interrupt.emplace(run.save_deadline_s);
   comm::run_thread_ranks(std::max<int>(1, int(run.ranks)), options, body);
-}
-
-report::RunSummary train(config::ParsedConfig parsed) {
-  set_folders(parsed.config.run);
-  std::unique_ptr<const FolderLock> lock;
-  report::RunSummary summary;
-  std::mutex mutex;
-  run_ranks(parsed.config.run, true, [&](comm::World& world) {
-    const report::RunSummary mine = train_rank(parsed, world, lock);
-    const std::scoped_lock one(mutex);  // all ranks return the same
-    summary = mine;
-  });
-  return summary;
 }
 
 }  // namespace zeno::train

@@ -47,7 +47,8 @@ void StepLoop::finish() {
 }
 
 void StepLoop::collect() {
-  const zero::StepResult result = engine_.collect();
+  result_ = engine_.collect();
+  const zero::StepResult& result = result_;
   const UnderWay step = under_way_.front();
   under_way_.pop_front();
   ++collected_;

@@ -33,6 +33,8 @@ class StepLoop {
   void add_save(double ms) { saved_ms_ += ms; }
 
   int64_t steps() const { return collected_; }
+  // Of the last step whose results were taken.
+  const zero::StepResult& result() const { return result_; }
   // Between steps, when none is under way.
   LoopState state() const;
   void restore(const LoopState& state);
@@ -71,6 +73,7 @@ class StepLoop {
   std::deque<UnderWay> under_way_;
   int64_t submitted_ = 0, collected_ = 0, skipped_ = 0;
   int64_t tokens_ = 0, inputs_ = 0;
+  zero::StepResult result_;
   double loss_ = 0, seconds_ = 0, wait_s_ = 0;
   // Steps of this process, and their time once caches, clocks and graphs have settled.
   static constexpr int64_t kWarmUp = 3;

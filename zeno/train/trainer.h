@@ -1,22 +1,118 @@
-// A training run: model folder and data in, losses on the way, model folder out.
+// A training run: model folder and data in, losses on the way, model folder out. train() is the whole of it;
+// a Trainer is one rank's part, to be stepped.
+//
+// All ranks make the same calls in the same order: those that do something are collective. Thread rule: one
+// thread per trainer.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "zeno/comm/world.h"
 #include "zeno/config/config_parser.h"
+#include "zeno/data/prefetcher.h"
+#include "zeno/report/reporter.h"
 #include "zeno/report/run_summary.h"
+#include "zeno/train/early_stopping.h"
+#include "zeno/train/run_engine.h"
+#include "zeno/train/run_setup.h"
+#include "zeno/train/saving/checkpoint_saver.h"
 #include "zeno/train/saving/folder_lock.h"
+#include "zeno/train/saving/model_saver.h"
+#include "zeno/train/saving/peer_snapshot.h"
+#include "zeno/train/saving/run_state.h"
+#include "zeno/train/step_loop.h"
 
 namespace zeno::train {
 
-// One rank's part of a run. Collective; all ranks return the same. Rank 0 leaves the lock on --out in `lock`,
-// which must outlive the world: other ranks may still write when this one has failed.
-report::RunSummary train_rank(config::ParsedConfig parsed, comm::World& world,
-                              std::unique_ptr<const FolderLock>& lock);
+class Trainer {
+ public:
+  // Settles what the config leaves open, loads the weights and, where the config says so, resumes. Rank 0
+  // leaves the lock on the output folder in `lock`, which must outlive the world: other ranks may still write
+  // when this one has failed.
+  Trainer(config::ParsedConfig config, comm::World& world, std::unique_ptr<const FolderLock>& lock);
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
 
-// Starts the ranks a config asks for (launch.h) and trains. While it runs, Ctrl-C, SIGTERM and SIGUSR1 end
-// the run after the step under way, and the model is saved (interrupt.h).
-report::RunSummary train(config::ParsedConfig parsed);
+  // All steps are done, an evaluation has ended the run early, or a signal asked to stop (interrupt.h).
+  bool done() const { return agreed_.stop || step_ >= setup_.steps; }
+  // One optimizer step; not when done(). Throws Error(data) after too many bad ones (--max-bad-steps).
+  void step();
+  // Over the evaluation data, which must be there. The result counts for early stopping and the best model.
+  // Nothing when a signal asked to stop.
+  std::optional<report::EvalRecord> evaluate();
+  // Begins to write a checkpoint while training goes on. Needs room that is taken at the start: Error(usage)
+  // in a run without --save-every.
+  void save();
+  // What the config asks for after this step, or before the first: an evaluation; a checkpoint, a peer
+  // snapshot.
+  void evaluate_if_due();
+  void save_if_due();
+  // The model as it is now, as a Hugging Face folder or an adapter. Error(io).
+  void save_model(const Path& folder);
+  // The end of every run that went well, done() or not: waits for checkpoints and writes the result and the
+  // reports. Nothing but the accessors may be called afterwards. All ranks return the same.
+  report::RunSummary finish();
+
+  int64_t steps() const { return step_; }  // of the run, those before a resume included
+  int64_t planned_steps() const { return setup_.steps; }
+  // Of the last step on a CPU. A GPU is one step ahead of the host, so there it is that of the step before.
+  const zero::StepResult& result() const { return loop_.result(); }
+  const config::ParsedConfig& config() const { return setup_.parsed; }  // nothing is open in it
+  zero::Engine& engine() { return engine_; }
+
+ private:
+  bool evaluates_after(int64_t step) const;
+  bool saves_after(int64_t step) const;
+  // What is asked for from outside, by a signal or a file.
+  Path save_request() const { return Path(config_.run.out) / "SAVE"; }
+  bool save_requested() const;
+  bool sees_save_request() const;
+  void drop_save_request();
+
+  RunState run_state(const LoopState& loop) const;
+  void take_state(bool disk, bool memory);
+  bool stays_in_memory() const;
+  bool save_checkpoint(const std::string& run);
+
+  void save_best();
+  void save_result();
+  std::string try_save_model(const Path& folder);
+  void write_template(const Path& folder) const;
+  void note(report::ReportEvent::Kind kind, const std::string& text);
+  void note_end();
+  void finish_reports();
+
+  comm::World& world_;
+  RunSetup setup_;
+  const config::TrainConfig& config_ = setup_.parsed.config;
+  RunEngine run_;
+  zero::Engine& engine_ = *run_.engine;
+  std::string adapter_;     // what it is like, as text; empty: the whole model is trained
+  int64_t evaluated_ = -1;  // the last step that was
+  bool ignores_save_file_ = false;
+  EarlyStopping stopping_;
+  report::RunSummary summary_;
+  RunState resumed_;  // all zeros in a run from the start
+  int64_t step_;
+  zero::Wishes agreed_;  // by all ranks, with the last step
+  std::unique_ptr<report::Reporter> reporter_;
+  StepLoop loop_;
+  ModelSaver saver_;
+  std::optional<CheckpointSaver> checkpoints_;
+  PeerSaver peers_;
+  data::Prefetcher batches_;
+};
+
+// What a run is without a loop of one's own: all steps, and what is due after each.
+void train_to_end(Trainer& trainer);
+
+// Starts the ranks a config asks for (launch.h), and on each makes a trainer, runs `loop` and finishes. While
+// it runs, Ctrl-C, SIGTERM and SIGUSR1 end the run after the step under way, and the model is saved
+// (interrupt.h).
+report::RunSummary train(config::ParsedConfig parsed,
+                         const std::function<void(Trainer&)>& loop = train_to_end);
 
 }  // namespace zeno::train
