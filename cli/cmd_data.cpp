@@ -132,8 +132,7 @@ void add_data(CLI::App& app) {
       ->check(not_negative())
       ->capture_default_str();
   command->add_option("--html", flags->html, "write counts and samples as an HTML page");
-  command->add_flag("--json", flags->json,
-                    "print machine-readable output: the pieces of every sample, and counts");
+  command->add_flag("--json", flags->json, "print JSON: the pieces of every sample, and counts");
   command
       ->add_option("--color", flags->color,
                    "auto: colours in a terminal; otherwise trained text is in brackets")

@@ -59,7 +59,7 @@ void add_eval(CLI::App& app) {
     if (!name.starts_with("--help") && std::ranges::find(kShown, name) == kShown.end()) option->group("");
   }
   command->get_option("--data")->description("evaluation files");
-  command->add_flag("--json", *json, "machine-readable");
+  command->add_flag("--json", *json, "print machine-readable JSON");
   command->callback([flags, json] { run(*flags, *json); });
 }
 

@@ -277,7 +277,7 @@ void add_generate(CLI::App& app) {
                       "above 0: sample; 0: always take the most likely token");
   command->add_option("--top-k", flags->top_k, "sample from the k most likely tokens");
   command->add_option("--top-p", flags->top_p,
-                      "sample from the most likely tokens whose probabilities add up to P");
+                      "sample from the most likely tokens whose probabilities add up to this value");
   command->add_option("--min-p", flags->min_p,
                       "sample from tokens with at least this fraction of the highest probability");
   command->add_option("--repetition-penalty", flags->repetition_penalty,

@@ -99,7 +99,7 @@ void add_plan(CLI::App& app) {
   command->add_option("--compare", flags->compare, "also show DeepSpeed's own estimate")
       ->type_name("deepspeed");
   command->add_option("--html", flags->html, "write the plan as an HTML page")->type_name("FILE");
-  command->add_flag("--json", flags->json, "machine-readable");
+  command->add_flag("--json", flags->json, "print machine-readable JSON");
   command->option_defaults()->group("Model shape, instead of --model")->always_capture_default(false);
   flags->arch.add_to(*command);
   command->option_defaults()->always_capture_default();

@@ -57,7 +57,7 @@ void print_effective(config::ParsedConfig parsed) {
   fmt::print("{}", config::print_config(parsed));
 }
 
-// Checkpoints that are there before the run starts must be those it goes on from: a restart takes the newest.
+// Checkpoints that exist before the run starts must be those it resumes from: a restart takes the newest.
 void check_former_checkpoints(const config::RunConfig& run) {
   const std::vector<Path> found = checkpoints_anywhere(run);
   require(found.empty() || train::goes_on_from(run, found.front()), ErrorKind::usage,

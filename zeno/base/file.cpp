@@ -322,7 +322,8 @@ void remove_file(const Path& path) {
 void remove_folder(const Path& path) {
   std::error_code error;
   std::vector<std::string> names;
-  if (!is_link(path)) names = names_in(path, error);  // an error: no folder, or somebody removes it too
+  if (!is_link(path))
+    names = names_in(path, error);  // an error: no folder, or another process removes it too
   for (const std::string& name : names) remove_folder(path / name);
   remove_file(path);
 }

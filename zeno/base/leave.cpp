@@ -30,7 +30,7 @@ void exit_after(std::chrono::seconds longest, int exit_code) {
 }  // namespace
 
 void leave(int exit_code, std::string_view error) {
-  // A message may quote what somebody else wrote: a line is all that anybody reads.
+  // A message may quote text from files: limit its length.
   constexpr size_t kLongestError = 1000;
   exit_after(std::chrono::seconds(10), exit_code);
   leave_files_behind();

@@ -35,7 +35,7 @@ const char* prefix_of(LogLevel level) {
   return "";
 }
 
-// A terminal or a pipe may stand still for hours, and somebody wants it so; a file may not.
+// A terminal or a pipe may block for hours on purpose; a file may not.
 bool is_in_file() {
   static const bool is_file = [] {
     struct stat info;
@@ -75,7 +75,7 @@ void log_line(LogLevel level, std::string_view text) {
   if (is_in_file()) writing.emplace("writing", kLog);
   const char* below = exchange_open_line(false) ? "\n" : "";
   const std::string line = fmt::format("{}{}{}{}\n", below, rank, prefix_of(level), text);
-  // A log that takes no more (a full disk, a reader that has gone) is no reason to fail.
+  // A log that accepts no more (a full disk, a reader that has exited) is no reason to fail.
   std::fwrite(line.data(), 1, line.size(), stderr);
   std::fflush(stderr);
 }

@@ -72,7 +72,8 @@ void check(const Path& path, const Manifest& manifest, const Extent& extent, uin
       path.string(), shortened(extent_name(manifest, extent), 200), extent.count, got, extent.checksum);
 }
 
-// Lets threads through one after the other, by their numbers; when one has failed, nobody waits for it.
+// Lets threads through one after the other, by their numbers; when one has failed, the others do not wait for
+// it.
 class Turns {
  public:
   // False: there is no turn any more.

@@ -63,7 +63,7 @@ struct Manifest {
   std::vector<StateKind> states;
   std::vector<StateTensor> tensors;
   std::vector<StateFile> files;
-  std::string run = "{}";  // JSON object: what the trainer needs to go on
+  std::string run = "{}";  // JSON object: what the trainer needs to resume
   bool operator==(const Manifest&) const = default;
 };
 

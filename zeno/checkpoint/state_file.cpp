@@ -136,7 +136,7 @@ void commit_manifest(const Path& folder, const Manifest& manifest) {
           kMaxManifestBytes);
   replace_file(folder / kManifestName, text);
   sync_folder(folder.parent_path());
-  std::error_code ignored;  // notes that stay harm nobody
+  std::error_code ignored;  // leftover notes do no harm
   for (int rank = 0; rank < manifest.world; ++rank) {
     const Path note = folder / note_name(rank, manifest.world);
     const DiskOperation waiting("removing", note);

@@ -42,7 +42,7 @@ std::string divisors(int64_t number, int64_t most) {
 }
 
 // The samples of a step that were said: by train_batch_size, or by the file's micro-batch where a flag has
-// replaced that. 0: nobody said.
+// replaced that. 0: not given.
 int64_t batch_to_keep(const ParsedConfig& parsed, int64_t world) {
   const BatchConfig& b = parsed.config.batch;
   if (b.train_batch > 0) return b.train_batch;

@@ -37,7 +37,7 @@ void add_data(TableBuilder& table) {
       .set_takes("DATE");
   table
       .key<kData, &DataConfig::loss_on>(
-          "loss_on", "which tokens are trained; auto: completions, assistant turns, or all of a plain text")
+          "loss_on", "which tokens are trained; auto: completions, assistant turns, or whole plain texts")
       .set_flag("--loss-on");
   table
       .key<kData, &DataConfig::packing>(
@@ -120,7 +120,7 @@ void add_lora(TableBuilder& table) {
       .key<kLora, &LoraConfig::quantize_base>(
           "quantize_base", "format of the frozen block weights under adapters; nf4: 4 bits")
       .set_flag("--quantize-base");
-  table.key<kLora, &LoraConfig::adapter>("adapter", "adapter folder to continue training")
+  table.key<kLora, &LoraConfig::adapter>("adapter", "adapter folder to start from")
       .set_flag("--adapter")
       .set_takes("DIR");
 }

@@ -35,7 +35,8 @@ void add_numerics(TableBuilder& table) {
   table
       .key<&TrainConfig::precision, &PrecisionConfig::compute>(
           "dtype",
-          "compute dtype; defaults to bf16 on GPUs and fp32 on CPUs, with --config to what fp16 and bf16 say")
+          "compute dtype; defaults to bf16 on GPUs and fp32 on CPUs, with --config to the dtype set by fp16 "
+          "and bf16")
 
       .set_flag("--dtype");
   table
@@ -85,7 +86,7 @@ void add_run(TableBuilder& table) {
   table.key<kRun, &RunConfig::steps>("steps", "optimizer steps; 0: use epochs")
       .range(0, 1e15)
       .set_flag("--steps");
-  table.key<kRun, &RunConfig::epochs>("epochs", "passes over the data if steps is 0")
+  table.key<kRun, &RunConfig::epochs>("epochs", "passes over the data, unless steps is given")
       .range(1e-9, 1e9)
       .set_flag("--epochs");
   table.key<kRun, &RunConfig::ranks>("ranks", "ranks as threads of one process; 0: as launched")
@@ -117,7 +118,9 @@ void add_run(TableBuilder& table) {
           "seconds for the step and saving after Ctrl-C, SIGTERM or SIGHUP, then exit code 7; 0: no limit")
       .range(0, 1e9)
       .set_flag("--save-deadline");
-  table.key<kRun, &RunConfig::resume>("resume", "auto or a checkpoint folder")
+  table
+      .key<kRun, &RunConfig::resume>("resume",
+                                     "auto: resume from the newest checkpoint; or a checkpoint folder")
       .set_flag("--resume")
       .set_takes("auto|DIR");
   table
@@ -156,12 +159,12 @@ void add_run(TableBuilder& table) {
           "done_file", "file created after everything is saved, for launchers that lose exit codes")
       .set_flag("--done-file")
       .set_takes("FILE");
-  table.key<kRun, &RunConfig::deadline_s>("deadline_s", "seconds to wait for another rank at most")
+  table.key<kRun, &RunConfig::deadline_s>("deadline_s", "longest wait for another rank, in seconds")
       .range(0.001, 1e9)
       .set_flag("--deadline");
   table
       .key<kRun, &RunConfig::disk_deadline_s>("disk_deadline_s",
-                                              "seconds to wait for a disk to respond at most")
+                                              "longest wait for a disk to respond, in seconds")
       .range(0.001, 1e9)
       .set_flag("--disk-deadline");
   table

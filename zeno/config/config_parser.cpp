@@ -24,7 +24,7 @@ JsonValue string_value(std::string text) {
 
 bool is_auto_text(const JsonValue& value) { return value.is(Type::string) && value.text == "auto"; }
 
-// One value that somebody gave, under the key's present name.
+// One given value, under the key's present name.
 struct Entry {
   JsonValue value;
   ValueOrigin origin;

@@ -255,8 +255,8 @@ void resolve_recompute(ParsedConfig& parsed) {
   }
 }
 
-// Values that were given and that nothing in this run will look at. They do no harm, but whoever gave one
-// expected something of it.
+// Values that were given but have no effect in this run. They do no harm, but whoever gave one expected
+// something of it.
 void note_idle_values(ParsedConfig& parsed) {
   const TrainConfig& config = parsed.config;
   const RunConfig& run = config.run;

@@ -114,7 +114,7 @@ class Parser {
     return value;
   }
 
-  // After an element: true to go on with the next one. `close` has been consumed when false.
+  // After an element: true to continue with the next one. `close` has been consumed when false.
   bool next_element(char close) {
     const bool new_line = skip_space();
     if (peek() == ',') {

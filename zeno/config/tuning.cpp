@@ -32,7 +32,7 @@ bool same_modules(const Path& model, const std::vector<std::string>& a, const st
   return model::adapted_modules(a, modules) == model::adapted_modules(b, modules);
 }
 
-// The adapter that training goes on from decides; flags may only repeat what it says.
+// The adapter to continue training decides; flags may only repeat its values.
 model::LoraOptions continued(const LoraConfig& lora, const Path& model) {
   model::LoraOptions adapter = model::adapter_options(lora.adapter);
   const auto same = [&](bool ok, std::string_view flag, const auto& got, const auto& has) {

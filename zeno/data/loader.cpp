@@ -127,7 +127,7 @@ void Loader::fill_piece(const Row& row, int64_t at, const Piece& piece) const {
   const auto starts = source_.document_starts();
   const auto first = size_t(at), length = size_t(piece.length);
   const int64_t end = piece.begin + piece.length;
-  // Targets reach one token further where the text goes on after the piece.
+  // Targets reach one token further if the text continues after the piece.
   const bool further = table_.targets_continue() && end < source_.tokens();
   const auto tokens = row.tokens.subspan(first, length), targets = row.targets.subspan(first, length);
   source_.copy(piece.begin, tokens);

@@ -27,7 +27,7 @@ constexpr size_t kSkipped = 30, kSeen = 60;
 constexpr std::chrono::seconds kPatience(30);
 
 // The keeper; $0 is nvidia-smi, $1 the GPU. Whatever ends the run closes the keeper's input, every `read`
-// returns, and the clock is freed: nobody finds a GPU that is slower than it was.
+// returns, and the clock is freed, so that the GPU is not left slower than before.
 constexpr const char* kKeeper = R"(
 trap '' PIPE
 gpu=$1

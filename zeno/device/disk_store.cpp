@@ -311,7 +311,7 @@ DiskStore::Given DiskStore::give() {
   try {
     files_ = make_files();
   } catch (...) {
-    --given_;  // goes on in the old one
+    --given_;  // continues in the old one
     throw;
   }
   return given;

@@ -34,7 +34,7 @@ struct Cutter {
 size_t memory_limit(Device device) {
   const size_t free = available_memory(device);
   if (device.kind == Device::Kind::cpu) return free;
-  constexpr size_t kReserve = size_t(128) << 20;  // for what nobody counts
+  constexpr size_t kReserve = size_t(128) << 20;  // for memory that is not counted
   return free + library_memory(device.kind).context - std::min(free, kReserve);
 }
 

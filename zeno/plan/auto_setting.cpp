@@ -52,7 +52,7 @@ Machine machine_of_run(const config::RunConfig& run, Device::Kind kind) {
   return machine;
 }
 
-// Ranks that share a GPU, or nodes nobody has measured: through the host at best.
+// Ranks that share a GPU, or nodes that have not been measured: through the host at best.
 Machine with_links(Machine machine, int world) {
   if (machine.links(world)) return machine;
   log_warning(
@@ -163,7 +163,7 @@ void apply(config::ParsedConfig& parsed, const Chosen& chosen) {
                                             : config::MicroBatchOrder::horizontal);
 }
 
-// The samples of a step where nobody has said any of the three sizes, or only the accumulation.
+// The samples of a step if none of the three sizes is given, or only the accumulation.
 void choose_batch(config::ParsedConfig& parsed, int64_t sequences, int64_t seq, int world) {
   config::BatchConfig& batch = parsed.config.batch;
   if (batch.train_batch > 0 || batch.micro_batch > 0) return;

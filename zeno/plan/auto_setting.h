@@ -1,4 +1,4 @@
-// The planner chooses what the user left open; --no-auto: nobody does.
+// The planner chooses what the user left open, unless --no-auto is given.
 #pragma once
 
 #include "zeno/comm/world.h"

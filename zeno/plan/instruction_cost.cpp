@@ -208,7 +208,7 @@ double CostModel::reduce_seconds(const zero::Reduce& op) const {
   double bytes = machine_.kind == Device::Kind::cuda ? sent + slice : 0;
   if (op.wire != zero::kNoRegion) bytes += sent + elements * double(size_of(step_.policy.grad));
   double seconds = trade_time(sent, span);
-  if (!op.scatter) seconds += trade_time(sent, span);  // and the sums to everybody
+  if (!op.scatter) seconds += trade_time(sent, span);  // and the sums to all ranks
   return seconds + bytes / machine_.memory_rate;
 }
 

@@ -17,7 +17,7 @@ MemoryLimits memory_limits(const config::RunConfig& run, Device device, int loca
   const size_t host = given(run.host_mem, free_host - free_host / 50) / size_t(local_size);
   if (device.kind == Device::Kind::cpu) return {given(run.device_mem, host), host};
   const int devices = device_count(device.kind), sharing = (local_size + devices - 1) / devices;
-  // The plan counts the context, which exists already; a little is left for what nobody counts.
+  // The plan counts the context, which exists already; a little is left for memory that is not counted.
   constexpr size_t kReserve = size_t(128) << 20;
   const size_t free = available_memory(device) / size_t(sharing);
   return {given(run.device_mem, free + library_memory(device.kind).context - std::min(free, kReserve)), host};

@@ -15,7 +15,7 @@
 namespace zeno::plan {
 namespace {
 
-// The states of the formula, kept where the plan of the like model keeps its own.
+// The states of the formula, on the tiers where the plan of the similar model keeps its own.
 void set_states(PlanBytes& plan, const StateBytes& states) {
   plan.model_states = 0;
   for (const auto& [purpose, bytes] :
@@ -77,7 +77,7 @@ size_t PlanBytes::total(Tier tier) const {
 }
 
 void set_missing(PlanRow& row, Device device, MemoryLimits limits) {
-  // Limits that nobody knows are none.
+  // Unknown limits are no limits.
   if (limits.device == 0) limits.device = SIZE_MAX;
   if (limits.host == 0) limits.host = SIZE_MAX;
   const size_t near = row.bytes.total(Tier::device), host = row.bytes.total(Tier::host);

@@ -92,7 +92,7 @@ class Walk {
   }
   void add_step() { times_.emplace_back(list_.size()); }
 
-  // Lets everything start that can, then goes on to where the first of them ends.
+  // Starts everything that can start, then advances to the time when the first of them ends.
   void advance() {
     for (LaneState& lane : lanes_) {
       if (!lane.running && !lane.queue.empty()) try_start(lane);

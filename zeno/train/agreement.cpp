@@ -230,7 +230,7 @@ void agree_on_checkpoint(const Path& folder, comm::World& world) {
 
 void agree_on_output(const Path& out, comm::World& world) {
   if (!spans_processes(world)) return;
-  // A name that nobody has looked for: network file systems remember for a while what was not there.
+  // A name that was not looked up before: network file systems cache missing names for a while.
   std::string name = fmt::format(".shared-{}-{:08x}", getpid(), std::random_device()());
   name = world.exchange(name, "name of a file in the output folder").front();
   comm::work_together(world, "a file in the output folder", [&] {

@@ -221,7 +221,7 @@ Supervisor::Look Supervisor::look_at_output(const sigset_t& signals) {
                                     std::chrono::duration<double>(options_.disk_deadline).count())};
 }
 
-// While no run is there to pass signals on to: they are kept in mind. True: nobody wants to wait any more.
+// While there is no run to pass signals on to, they are remembered. True: asked to stop waiting.
 bool Supervisor::asked_again(const sigset_t& signals) {
   constexpr timespec kAtOnce{0, 0};
   const int signal = sigtimedwait(&signals, nullptr, &kAtOnce);

@@ -30,7 +30,7 @@ void check_messages(const Json& messages) {
   }
 }
 
-// The text of a message that a continuation goes on with.
+// The text of a message that is to be continued.
 std::string& last_text(Json& messages) {
   require(!messages.empty(), ErrorKind::data, "continue the last message: there is none");
   const auto content = messages.back().find("content");

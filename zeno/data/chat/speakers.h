@@ -18,7 +18,7 @@ enum class Speaker : unsigned char {
   other,      // users, system messages, tools, variables; words that the template quotes elsewhere
 };
 
-// Bytes [begin, end); may be empty: somebody said nothing there.
+// Bytes [begin, end); may be empty: a message without text.
 struct Passage {
   size_t begin = 0, end = 0;
   Speaker speaker = Speaker::writing;

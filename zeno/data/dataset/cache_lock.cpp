@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kLockName = "lock";
 
-// False: somebody else has it, and `wait` is off.
+// False: another process has it, and `wait` is off.
 bool lock(const File& file, bool wait) {
   const LockResult result = lock_file(file, wait);
   require(result != LockResult::no_locks, ErrorKind::io,

@@ -91,7 +91,7 @@ struct SampleEncoder::Parts {
     sample.learned.erase(sample.learned.begin());
   }
 
-  // What ends is learned to end, whoever wrote the eos.
+  // The end is trained, whether the author or Zeno wrote the eos.
   void end_with_eos(Sample& sample) const {
     const auto eos = tokenizer->eos();
     if (!eos) return;
@@ -157,7 +157,7 @@ Sample SampleEncoder::encode_chat(const ChatRecord& chat, std::vector<std::strin
   const std::vector<TextSpan> trained = trained_spans(rendered.assistant, chat);
   Encoding encoding = encode_in_pieces(parts_->need_tokenizer(), rendered.text, parts_->guard.cuts(rendered));
   Sample sample{std::move(encoding.ids), touched(encoding.spans, trained)};
-  // Whatever the tokenizer joined: no token with a byte of somebody else.
+  // However the tokenizer joined bytes: no token with a byte of another author.
   const std::vector<uint8_t> foreign = touched(encoding.spans, rendered.others);
   for (size_t i = 0; i < foreign.size(); ++i) sample.learned[i] &= uint8_t(!foreign[i]);
   if (parts_->spec.loss_on == LossOn::all) sample.learned.assign(sample.ids.size(), 1);
@@ -211,7 +211,7 @@ Sample SampleEncoder::encode_text(std::string_view piece, bool first, bool last)
   if (last) {
     parts_->end_with_eos(sample);
   } else if (first && tokenizer.eos() && !sample.ids.empty() && sample.ids.back() == *tokenizer.eos()) {
-    sample.ids.pop_back();  // of the post-processor: the text goes on
+    sample.ids.pop_back();  // of the post-processor: the text continues
     sample.learned.pop_back();
   }
   check_ids(sample);

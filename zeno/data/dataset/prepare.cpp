@@ -26,7 +26,7 @@ struct Item {
   size_t file = 0;
   DataFormat format = DataFormat::automatic;
   std::vector<Sample> samples;
-  std::vector<std::string> unused;   // fields that nobody read
+  std::vector<std::string> unused;   // unused fields
   std::vector<std::string> remarks;  // of the encoder
   std::string bad;                   // the reason, when the record cannot be used
 };
@@ -255,7 +255,7 @@ bool prepare_dataset(const DatasetSpec& spec, const BuildProgress& progress, int
     return false;
   }
   CacheLock lock(identity.folder);
-  if (const auto report = usable(identity, false)) {  // somebody else has built it meanwhile
+  if (const auto report = usable(identity, false)) {  // another process has built it meanwhile
     log_report(*report, identity.folder);
     return false;
   }

@@ -12,7 +12,7 @@ namespace {
 constexpr Names kConversation{"messages", "conversations", "conversation", "dialogue",
                               "dialog",   "turns",         "items"};
 
-// Text parts are joined; anything else in a list of parts cannot be learned from.
+// Text parts are joined; anything else in a list of parts cannot be trained on.
 std::string joined_parts(const Json& parts) {
   std::string text;
   for (const Json& part : parts) {
@@ -63,7 +63,7 @@ void rename_function_call(Json& message) {
   if (message["role"] == "function") message["role"] = "tool";
 }
 
-// The message's own word on whether it is learned; the keys are not for the template.
+// The message's own flag for whether it is trained; the keys are not for the template.
 bool take_flag(Json& message, bool otherwise) {
   bool train = otherwise;
   for (const char* key : {"weight", "train", "training", "loss", "loss_weight", "output_with_loss"}) {

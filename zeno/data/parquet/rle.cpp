@@ -31,7 +31,7 @@ void RleReader::start_run() {
     left_ = count * 8;
     return;
   }
-  // Writers may cut the last groups short; next_packed() sees to it that nobody reads behind them.
+  // Writers may cut the last groups short; next_packed() makes sure that nothing is read after them.
   const uint64_t size = std::min<uint64_t>(count, bytes_.size()) * uint64_t(bit_width_);
   packed_ = bytes_.substr(at_, size_t(std::min<uint64_t>(size, bytes_.size() - at_)));
   at_ += packed_.size();

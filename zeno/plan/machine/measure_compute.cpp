@@ -62,7 +62,7 @@ struct Products {
   double seconds = 0;
 };
 
-// Linears of a transformer over so many rows, one after the other, until they have `weights` elements.
+// Linears of a transformer over this many rows, one after the other, until they have `weights` elements.
 Products time_products(Device device, MatmulType type, const MeasureSizes& sizes, int64_t rows,
                        int64_t weights, double memory_rate, double seconds) {
   MeasureBench bench(device);

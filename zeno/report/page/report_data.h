@@ -28,7 +28,7 @@ struct MemoryBytes {
   uint64_t planned = 0, peak = 0;
 };
 
-// One rank's account: what was planned before the first step, and the most that was in use.
+// One rank's memory: the plan before the first step, and the peak in use.
 struct RankMemory {
   std::array<std::array<MemoryBytes, kPurposes>, kTiers.size()> by_purpose{};
   std::array<MemoryBytes, kTiers.size()> total{};  // peaks of purposes need not coincide: not the sum

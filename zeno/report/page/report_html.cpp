@@ -40,10 +40,10 @@ std::string curves_section(const ReportData& data) {
   for (const ReportFigure& f : figures) out += to_html(Figure{"chart-" + f.id, f.title, "", "", f.wide});
   out += "</div>\n";
   if (!data.steps.empty())
-    out += fmt::format("<details><summary>numbers of the steps</summary>{}</details>\n", curve_table(data));
+    out += fmt::format("<details><summary>all steps as a table</summary>{}</details>\n", curve_table(data));
   if (!data.evals.empty())
     out +=
-        fmt::format("<details><summary>numbers of the evaluations</summary>{}</details>\n", eval_table(data));
+        fmt::format("<details><summary>all evaluations as a table</summary>{}</details>\n", eval_table(data));
   return out + "</section>\n";
 }
 
@@ -55,7 +55,7 @@ std::string memory_section(const ReportData& data) {
       "class=\"grid\">\n";
   constexpr std::array<const char*, kTiers.size()> titles{"Device memory", "Host memory", "Disk"};
   for (const Tier tier : tiers) {
-    std::string note = "Planned before the first step, and the most that was in use.";
+    std::string note = "The plan before the first step, and the peak in use.";
     if (tier == Tier::device && data.memory_limit > 0) {
       note += fmt::format(" A rank may use {}.", format_bytes(data.memory_limit));
     }
@@ -103,7 +103,7 @@ std::string report_html(const ReportData& data) {
   std::string out = intro(data) + summary_tiles(data);
   if (!data.advice.empty())
     out += table_section("advice", "Advice", fmt::format("<p>{}</p>", html_text(data.advice)));
-  out += "<noscript><p>The drawings need JavaScript; all numbers are in the tables.</p></noscript>\n";
+  out += "<noscript><p>The charts need JavaScript; all numbers are in the tables.</p></noscript>\n";
   out += curves_section(data) + memory_section(data) + timeline_section(data);
   if (!data.events.empty()) out += table_section("events", "Events", event_table(data));
   if (!data.settings.empty()) {

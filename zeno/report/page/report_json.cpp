@@ -187,7 +187,7 @@ json timeline_json(const Timeline& timeline) {
   for (const TimelineSpan& s : merge_narrow(timeline.waits, timeline.duration_ms, kTimelinePixels)) {
     waits.push_back({s.name, s.begin_ms, s.end_ms});
   }
-  return {{"description", fmt::format("what rank {} did in one step, by lane", timeline.rank)},
+  return {{"description", fmt::format("rank {} in one step, by lane", timeline.rank)},
           {"duration", timeline.duration_ms},
           {"lanes", timeline.lanes},
           {"spans", spans},

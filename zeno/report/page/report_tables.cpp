@@ -167,7 +167,7 @@ std::string event_table(const ReportData& data) {
   constexpr std::string_view kNames[] = {"note", "checkpoint", "warning", "spike", "early stop"};
   Table table{"", {"step", "kind", "what"}, {}, true};
   if (data.more_events > 0)
-    table.caption = fmt::format("The first {} of {}; the log has them all", data.events.size(),
+    table.caption = fmt::format("The first {} of {}; the log has all of them", data.events.size(),
                                 int64_t(data.events.size()) + data.more_events);
   for (const ReportEvent& event : data.events) {
     table.rows.push_back({fmt::format("{}", event.step), std::string(kNames[int(event.kind)]), event.text});

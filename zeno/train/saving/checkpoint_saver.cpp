@@ -154,7 +154,7 @@ void CheckpointSaver::write_own_files(const Path& folder, const checkpoint::Mani
     writer.emplace(folder, manifest, rank, std::move(extents));
     writer->write([&](size_t begin, size_t end) { return snapshot.part(begin, end); }, zero::Snapshot::kPart);
   }
-  snapshot.release();  // before the disk has it: training may go on
+  snapshot.release();  // before the disk has it, so that training can continue
   std::vector<checkpoint::StateFile> files;
   if (writer) files.push_back(writer->commit());
   if (given) {

@@ -42,11 +42,11 @@ LockResult FolderLock::take(std::chrono::milliseconds patience) {
   }
 }
 
-// The disk may be what the run has failed of: nobody waits long for it.
+// The run may have failed because of this disk, so do not wait long for it.
 FolderLock::~FolderLock() {
   const auto file = std::make_shared<std::optional<File>>(std::move(file_));
   const auto release = [file, folder = folder_, made = made_] {
-    remove_file((*file)->path());  // while it is locked: nobody else's
+    remove_file((*file)->path());  // while it is locked, so that it is ours
     file->reset();
     if (!made) return;
     const DiskOperation waiting("removing", folder);

@@ -9,7 +9,7 @@
 
 namespace zeno::train {
 
-// A rank 0 that cannot write goes on reading: the others take part in that.
+// If rank 0 cannot write, it continues reading, because the others take part in that.
 template <class Make>
 std::string ModelSaver::write(const Path& folder, const Make& make) {
   std::string problem;

@@ -116,7 +116,7 @@ PeerFolder::~PeerFolder() {
   std::filesystem::remove(path_, ignored);
 }
 
-// For this user alone: the state of a model is nobody else's business, and nobody else may put one there.
+// For this user only: no other user may read the state of a model, or put one there.
 void PeerFolder::make_folder() const {
   make_folders(path_.parent_path());
   const DiskOperation waiting("creating", path_);
@@ -159,8 +159,8 @@ void PeerFolder::refuse_newer() const {
   });
 }
 
-// Snapshots are of use to the run that made them, or one that goes on from it: both have its output folder. A
-// host that was not there has none, or those of another run.
+// Snapshots are useful to the run that made them, or one that resumes it: both have its output folder. A host
+// that was not there has none, or those of another run.
 void PeerFolder::drop_foreign() {
   id_ = world_.exchange(world_.rank() == 0 && run_.resume == "auto" ? id_of(run_) : "")[0];
   if (leads() && !id_.empty() && !belongs(path_, id_)) {
@@ -270,7 +270,7 @@ bool PeerFolder::fetch(const Path& folder, const std::vector<Move>& moves) {
     }
   };
   attempt([&] { make_folders(folder); });
-  // In one order on all ranks, so that nobody waits in a circle; pairs that share no rank go on side by side.
+  // In one order on all ranks, so that there is no circular wait; pairs that share no rank run concurrently.
   for (const Move& move : moves) {
     const PeerTransfer::End end{move.from == world_.rank() ? move.to : move.from, folder / move.file};
     if (move.from == world_.rank()) attempt([&] { transfer_->move(end, {}); });

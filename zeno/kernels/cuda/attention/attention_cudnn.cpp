@@ -14,7 +14,7 @@ namespace {
 
 // Before cuDNN 9.16 the gradient is wrong for other lengths unless they are given as lengths.
 constexpr int64_t kWholeTile = 128;
-// Entries are launched whether used or not; beyond so many per sequence, masking costs less.
+// Entries are launched whether used or not; beyond this many per sequence, masking costs less.
 constexpr int64_t kEntriesPerSequence = 64;
 
 // Order of the tables of offsets.

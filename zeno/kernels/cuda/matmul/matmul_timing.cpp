@@ -85,7 +85,7 @@ void time_sustained(cudaStream_t stream, std::span<SustainedEntry> entries) {
   queue_for(entries.front(), preheat_time());
   const std::vector<double> times = run_round(stream, first, false);
   const double best = *std::ranges::min_element(times);
-  // The second round runs backwards: whoever followed a hungry neighbour now precedes it.
+  // The second round runs in reverse order: a candidate that followed a power-hungry one now precedes it.
   std::vector<SustainedEntry*> second;
   for (size_t i = entries.size(); i-- > 0;) {
     entries[i].sustained = times[i];
