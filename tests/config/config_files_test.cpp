@@ -119,7 +119,13 @@ TEST(ConfigFiles, WhatChangesResultsIsRefused) {
   EXPECT_NE(error_of("one_bit.json").find("one_bit.json:3: optimizer.type: got \"OneBitAdam\""),
             std::string::npos)
       << error_of("one_bit.json");
-  EXPECT_NE(error_of("zeropp.json").find("cannot be honoured"), std::string::npos);
+}
+
+TEST(ConfigFiles, QuantizedCommunicationIsHonoured) {
+  const ZeroConfig zero = load("zeropp.json").config.zero;
+  EXPECT_TRUE(zero.quantized_weights);
+  EXPECT_TRUE(zero.quantized_gradients);
+  EXPECT_EQ(zero.param_group, 8);
 }
 
 TEST(ConfigFiles, PretrainingWithZenoKeys) {

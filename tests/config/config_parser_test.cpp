@@ -166,7 +166,7 @@ TEST(ConfigParser, RefusedByName) {
       {R"({"optimizer": {"type": "OneBitAdam", "params": {"lr": 1e-3}}})", "OneBitAdam"},
       {R"({"optimizer": {"type": "Lamb"}})", "Lamb"},
       {R"({"optimizer": {"params": {"freeze_step": 400, "lr": 1e-3}, "type": "OneBitLamb"}})", "OneBitLamb"},
-      {R"({"zero_optimization": {"zero_quantized_gradients": true}})", "zero_quantized_gradients"},
+      {R"({"zero_optimization": {"zeropp_loco_param": {"err_beta": 0.8}}})", "zeropp_loco_param"},
       {R"({"gradient_allreduce_op": "sum"})", "gradient_allreduce_op"},
       {R"({"curriculum_learning": {"enabled": true}})", "curriculum_learning"},
       {R"({"compression_training": {"a": {"b": {"enabled": true}}}})", "compression_training"},
@@ -201,6 +201,14 @@ TEST(ConfigParser, QuantizedCommunication) {
   ASSERT_EQ(parsed("2").notes.size(), 1u);
   EXPECT_NE(parsed("2").notes[0].find("zero_quantized_weights: no effect at stage 2"), std::string::npos)
       << parsed("2").notes[0];
+  const ParsedConfig gradients =
+      parse(R"({"zero_optimization": {"zero_quantized_gradients": true, "stage": 1}})");
+  EXPECT_TRUE(gradients.config.zero.quantized_gradients);
+  EXPECT_TRUE(gradients.notes.empty());
+  const ParsedConfig whole =
+      parse(R"({"zero_optimization": {"zero_quantized_gradients": true, "stage": 0}})");
+  ASSERT_EQ(whole.notes.size(), 1u);
+  EXPECT_NE(whole.notes[0].find("zero_quantized_gradients: no effect at stage 0"), std::string::npos);
 }
 
 TEST(ConfigParser, GroupsOfShards) {

@@ -122,6 +122,47 @@ TEST(WireCells, TellOfValuesThatAreNotFinite) {
   }
 }
 
+// The documented order, written as the document says it.
+float tree(const std::vector<float>& values, size_t begin, size_t end) {
+  if (end - begin == 1) return values[begin];
+  size_t half = 1;
+  while (half * 2 < end - begin) half *= 2;
+  return tree(values, begin, begin + half) + tree(values, begin + half, end);
+}
+
+TEST(WireCells, SumsAreThoseOfTheTree) {
+  const int64_t cells = 5, count = cells * kWireCell;
+  for (const WireCode code : kCodes) {
+    for (const int slices : {1, 2, 3, 4, 5, 7, 8, 13, 64, 100}) {
+      std::vector<std::byte> all;
+      std::vector<std::vector<float>> decoded;
+      for (int s = 0; s < slices; ++s) {
+        const Coded slice = coded(code, DType::f32, values_of(cells, uint64_t(s)));
+        all.insert(all.end(), slice.cells.begin(), slice.cells.end());
+        decoded.push_back(slice.decoded);
+      }
+      on_every_target([&](int64_t) {
+        for (const bool accumulate : {false, true}) {
+          std::vector<float> y(size_t(count), 0.125f);
+          const Stream stream({.name = "sum", .threads = 2});
+          wire_sum(stream, {code,
+                            all.data(),
+                            slices,
+                            {reinterpret_cast<std::byte*>(y.data()), DType::f32, 1, count},
+                            accumulate});
+          stream.synchronize();
+          for (size_t i = 0; i < size_t(count); ++i) {
+            std::vector<float> terms;
+            for (const std::vector<float>& slice : decoded) terms.push_back(slice[i]);
+            const float sum = tree(terms, 0, terms.size());
+            ASSERT_EQ(y[i], accumulate ? 0.125f + sum : sum) << slices << " slices, element " << i;
+          }
+        }
+      });
+    }
+  }
+}
+
 TEST(WireCells, TakeTheirFormula) {
   EXPECT_EQ(wire_bytes(WireCode::int8, 640), 680u);
   EXPECT_EQ(wire_bytes(WireCode::int4, 640), 360u);

@@ -47,7 +47,7 @@ inline int64_t bytes_across(const CompiledStep& step) {
     if (!use || !use->over.has(comm::Axis::outer) || in.is<Norm>()) continue;
     const ProgramTraffic traffic = traffic_of({.instructions = {in}}, step.units, step.mesh);
     bytes += near * (traffic.gathered * int64_t(size_of(step.policy.compute)) + traffic.cell_bytes +
-                     traffic.reduced * int64_t(size_of(step.policy.grad)));
+                     traffic.coded_bytes + traffic.reduced * int64_t(size_of(step.policy.grad)));
   }
   return bytes;
 }

@@ -46,9 +46,10 @@ struct OffloadParamConfig {
 // Sizes and thresholds are element counts, as in DeepSpeed.
 struct ZeroConfig {
   int64_t stage = 0;
-  int64_t shard_group = 0;         // ranks that share one copy of what the stage shards; 1 or less: all
-  int64_t param_group = 0;         // the same for parameters only
-  bool quantized_weights = false;  // gathered for use in eight bits
+  int64_t shard_group = 0;           // ranks that share one copy of what the stage shards; 1 or less: all
+  int64_t param_group = 0;           // the same for parameters only
+  bool quantized_weights = false;    // gathered for use in eight bits
+  bool quantized_gradients = false;  // reduced in eight and four bits
   bool contiguous_gradients = true;
   bool reduce_scatter = true;
   bool overlap_comm = false;  // resolved: true at stage 3 unless given

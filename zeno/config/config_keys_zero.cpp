@@ -117,10 +117,12 @@ void add_quantized(TableBuilder& table) {
       .set_flag("--quantized-weights");
   table.refused("zero_quantized_nontrainable_weights", boolean, "false",
                 "frozen weights are kept in four bits by lora.quantize_base nf4; remove the key");
-  table.refused(
-      "zero_quantized_gradients", boolean, "false",
-      "gradients in blocks of few bits (ZeRO++) are not supported yet; remove the key to reduce them "
-      "exactly");
+  table
+      .key<kZero, &ZeroConfig::quantized_gradients>("zero_quantized_gradients",
+                                                    "stages 1 to 3: reduce gradients in blocks of eight bits "
+                                                    "within groups (all ranks without groups) and "
+                                                    "of four bits across them")
+      .set_flag("--quantized-gradients");
 }
 
 void add_deprecated_offload(TableBuilder& table) {
@@ -210,7 +212,8 @@ void add_inner_blocks(TableBuilder& table) {
   table.inside("steps_per_epoch", integer, "null").range(1);
   table.block("zero_optimization.leaf_module", KeyStatus::no_effect, "units are already whole blocks");
   for (const char* name : {"classes", "names", "name_suffixes"}) table.inside(name, texts, "null");
-  table.block("zero_optimization.zeropp_loco_param", KeyStatus::refused, "requires zero_quantized_gradients");
+  table.block("zero_optimization.zeropp_loco_param", KeyStatus::refused,
+              "error feedback of quantized gradients (LoCo) is not supported; remove it");
   table.inside("err_beta", number, "0.8").range(0, 1);
   table.inside("reset_T", integer, "1024").range(1);
 }

@@ -97,6 +97,7 @@ void resolve_zero(ParsedConfig& parsed) {
     no_effect("zero_optimization.zero_hpz_partition_size");
   if (zero.quantized_weights && !zero::shards_parameters(int(zero.stage)))
     no_effect("zero_optimization.zero_quantized_weights");
+  if (zero.quantized_gradients && zero.stage == 0) no_effect("zero_optimization.zero_quantized_gradients");
   if (zero::shards_parameters(int(zero.stage))) return;
   for (const auto& [key, origin] : parsed.origins) {
     const bool stage3 = key.starts_with("zero_optimization.stage3_");

@@ -122,6 +122,7 @@ zero::EngineOptions engine_options(const TrainConfig& config, int64_t seq_len, D
   policy.grad = config.precision.grad_accum;
   policy.wire = config.precision.communication;
   policy.int8_weights = config.zero.quantized_weights;
+  policy.coded_gradients = config.zero.quantized_gradients;
   policy.reduce_bucket = config.zero.reduce_bucket_size;
   policy.gather_bucket = config.zero.allgather_bucket_size;
   policy.prefetch = config.zero.prefetch_bucket_size;

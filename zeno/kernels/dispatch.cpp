@@ -46,6 +46,7 @@ namespace zeno {
   K(scatter_rows, (Tensor src, Tensor index, Tensor dst), (src, index, dst))                             \
   K(nf4_decode, (const Nf4Cell* cells, Tensor y), (cells, y))                                            \
   K(wire_encode, (WireCode code, Tensor x, std::byte * cells), (code, x, cells))                         \
+  K(wire_sum, (const WireSum& op), (op))                                                                 \
   K(wire_decode, (WireCode code, const std::byte* cells, Tensor y), (code, cells, y))                    \
   K(cast, (Tensor x, Tensor y), (x, y))                                                                  \
   K(add, (Tensor a, Tensor b, Tensor y), (a, b, y))                                                      \

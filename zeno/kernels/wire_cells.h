@@ -37,7 +37,21 @@ void wire_encode(StreamRef stream, WireCode code, Tensor x, std::byte* cells);
 // Rounded to y's type.
 void wire_decode(StreamRef stream, WireCode code, const std::byte* cells, Tensor y);
 
+// Sums of slices that came as cells: y = Σ of `slices` (added to y where it accumulates), in fp32 and in the
+// tree of comm/communicator.h, rounded once to y's type. Slice s begins at cells + s · wire_bytes(y.count()).
+struct WireSum {
+  WireCode code = WireCode::int8;
+  const std::byte* cells = nullptr;
+  int slices = 1;
+  Tensor y;
+  bool accumulate = false;
+};
+inline constexpr int kWireLevels = 16;  // of the tree
+inline constexpr int kMostWireSlices = (1 << kWireLevels) - 1;
+void wire_sum(StreamRef stream, const WireSum& op);
+
 // What the kernels of every device demand.
 void check_wire_cells(std::string_view kernel, const std::byte* cells, const Tensor& values);
+void check_wire_sum(const WireSum& op);
 
 }  // namespace zeno

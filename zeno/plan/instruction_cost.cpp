@@ -201,6 +201,12 @@ double CostModel::reduce_seconds(const zero::Reduce& op) const {
   double elements = 0;
   for (const auto& [range, accumulate] : op.bucket) elements += part_of(range, op.sharded);
   const bool sums = op.from != zero::kNoRegion;
+  if (op.code) {
+    // Values are read and cells written, and what arrives is summed into the slice.
+    const double cells = double(wire_bytes(*op.code, int64_t(elements)));
+    const double values = elements * double(sums ? sizeof(float) : size_of(step_.policy.grad));
+    return trade_time(cells, span) + (2 * cells + values + values / span.ranks) / machine_.memory_rate;
+  }
   const double sent = elements * double(sums ? sizeof(float) : size_of(step_.policy.wire));
   const double slice = elements / span.ranks * double(size_of(step_.policy.grad));
   // Slices of all ranks are read and their sum is written, on a CPU on their way; a copy in the type of the

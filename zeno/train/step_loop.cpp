@@ -89,7 +89,8 @@ report::StepRecord StepLoop::record_of(const zero::StepResult& result, const Und
   if (result.skipped) record.first_bad = report::BadTensor{result.bad_tensor, result.bad_rank};
   if (result.times) record.exposed_comm_ms = result.times->exposed();
   record.bytes_gathered = uint64_t(result.traffic.gathered);
-  record.bytes_reduced = uint64_t(result.traffic.reduced);
+  // Gradients in cells are exchanged before they are summed.
+  record.bytes_reduced = uint64_t(result.traffic.reduced + result.traffic.exchanged);
   record.peak_device = engine_.ledger().peak(Tier::device);
   record.peak_host = engine_.ledger().peak(Tier::host);
   record.peak_disk = engine_.ledger().peak(Tier::disk);

@@ -158,6 +158,7 @@ class Executor {
   void run(const Backward& op, const Turn& turn);
   void run(const AddGrads& op, const Turn& turn);
   void run(const Reduce& op, const Turn& turn);
+  void run_coded(const Reduce& op, const Turn& turn);
   void run(const GatherSums& op, const Turn& turn);
   void run(const ReduceRows& op, const Turn& turn);
   void run(const SumLosses& op, const Turn& turn);

@@ -58,6 +58,7 @@ std::byte* Executor::grads_at(const ChunkRange& range, const Partition::Chunk& c
 }
 
 void Executor::run(const Reduce& op, const Turn& turn) {
+  if (op.code) return run_coded(op, turn);
   const DType grad = parts_.policy.grad, wire = op.wire != kNoRegion ? parts_.policy.wire : grad;
   const DType sent = op.from != kNoRegion ? DType::f32 : wire;
   const DType summed = op.to != kNoRegion ? DType::f32 : grad;
@@ -100,6 +101,39 @@ void Executor::run(const Reduce& op, const Turn& turn) {
   if (op.scatter && !fresh.empty()) comm.reduce_scatter(turn.stream, fresh, sent, summed, false, unit);
   if (op.scatter && !added.empty()) comm.reduce_scatter(turn.stream, added, sent, summed, true, unit);
   for (const auto& [coded, target] : back) cast(turn.stream, coded, target);
+}
+
+// Slices are exchanged as cells, and each rank sums those that came to it.
+void Executor::run_coded(const Reduce& op, const Turn& turn) {
+  const DType grad = parts_.policy.grad;
+  std::byte *coded = region(op.wire), *arrived = region(op.arrived);
+  const std::byte* from = op.from != kNoRegion ? region(op.from) : nullptr;
+  std::byte* to = op.to != kNoRegion ? region(op.to) : nullptr;
+  std::vector<comm::Part> parts;
+  std::vector<WireSum> sums;
+  for (const auto& [range, accumulate] : op.bucket) {
+    const Partition& partition = parts_.units.groups[size_t(range.group)].partition;
+    for (int c = range.first; c < range.first + range.count; ++c) {
+      const Partition::Chunk& chunk = partition.chunks()[size_t(c)];
+      const Partition::Piece mine = partition.part(chunk, rank_, op.sharded),
+                             part = partition.part(chunk, rank_, op.sharded | op.over);
+      Tensor values{grads_at(range, chunk, mine, op.sharded.empty()), grad, 1, mine.count};
+      if (from != nullptr) {
+        values = {const_cast<std::byte*>(from), DType::f32, 1, mine.count};
+        from += values.bytes();
+      }
+      Tensor sum{to, DType::f32, 1, part.count};
+      if (to == nullptr) sum = {grads_at(range, chunk, part, false), grad, 1, part.count};
+      if (to != nullptr) to += sum.bytes();
+      wire_encode(turn.stream, *op.code, values, coded);
+      parts.push_back({coded, arrived, int64_t(wire_bytes(*op.code, part.count))});
+      sums.push_back({*op.code, arrived, parts_.mesh.size(op.over), sum, accumulate});
+      coded += wire_bytes(*op.code, mine.count);
+      arrived += wire_bytes(*op.code, mine.count);
+    }
+  }
+  communicator(op).all_to_all(turn.stream, parts, DType::u8, parts_.units.unit_names[size_t(turn.in.unit)]);
+  for (const WireSum& sum : sums) wire_sum(turn.stream, sum);
 }
 
 void Executor::run(const GatherSums& op, const Turn& turn) {

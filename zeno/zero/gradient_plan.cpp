@@ -171,18 +171,16 @@ void GradientPlan::flush() {
   if (bucket_.empty()) return;
   const std::vector<Pending> bucket = std::exchange(bucket_, {});
   const int64_t elements = std::exchange(bucket_elements_, 0);
-  RegionId wire = kNoRegion;
-  if (input_.policy.wire != input_.policy.grad)
-    wire = builder_.region(Purpose::staging, size_t(elements) * size_of(input_.policy.wire));
   std::vector<RegionId> sent;
   for (const Pending& pending : bucket) sent.push_back(pending.summand.chunks.region);
   const comm::Axes all = input_.data_axes();
   if ((all & comm::kShardAxes).empty() || !all.has(comm::Axis::outer)) {
-    Reduce sum{.over = all, .scatter = !input_.policy.optimizer.empty(), .wire = wire};
+    Reduce sum{.over = all, .scatter = !input_.policy.optimizer.empty()};
     for (const Pending& pending : bucket) sum.bucket.push_back(pending.summand);
+    prepare_wire(sum, elements);
     reduce(std::move(sum));
   } else {
-    reduce_in_two_levels(bucket, wire, elements);
+    reduce_in_two_levels(bucket, elements);
   }
   // The previous reduction's buffers are only given up now: it may run beside the computation since then.
   for (RegionId region : draining_) builder_.hold(region);
@@ -195,21 +193,35 @@ void GradientPlan::reduce(Reduce reduce) {
   add(unit, std::move(reduce), reduce_lane());
 }
 
-void GradientPlan::reduce_in_two_levels(const std::vector<Pending>& bucket, RegionId wire, int64_t elements) {
+// What of `elements` goes onto the wire otherwise than as it is.
+void GradientPlan::prepare_wire(Reduce& reduce, int64_t elements) {
+  const Policy& policy = input_.policy;
+  if (reduce.bucket.empty()) return;
+  if (policy.coded_gradients && reduce.scatter && !policy.optimizer.empty()) {
+    reduce.code = reduce.over.has(comm::Axis::outer) ? WireCode::int4 : WireCode::int8;
+    for (RegionId* cells : {&reduce.wire, &reduce.arrived})
+      *cells = builder_.region(Purpose::staging, wire_bytes(*reduce.code, elements));
+  } else if (policy.wire != policy.grad && reduce.sharded.empty()) {
+    reduce.wire = builder_.region(Purpose::staging, size_t(elements) * size_of(policy.wire));
+  }
+}
+
+void GradientPlan::reduce_in_two_levels(const std::vector<Pending>& bucket, int64_t elements) {
   const comm::Axes near = input_.data_axes() & comm::kShardAxes, far{comm::Axis::outer};
   const bool everywhere = input_.policy.grads.has(far);  // each window goes across at once
-  Reduce inside{.over = near, .wire = wire}, across{.over = far, .sharded = near};
+  const int64_t sums = elements / input_.mesh.size(near);
+  Reduce inside{.over = near}, across{.over = far, .sharded = near};
   across.scatter = input_.policy.optimizer.has(far);
-  if (everywhere) {
-    const size_t sums = size_t(elements / input_.mesh.size(near));
-    inside.to = across.from = builder_.region(Purpose::staging, sums * sizeof(float));
-  }
-  GatherSums whole{.over = near, .wire = wire};
+  GatherSums whole{.over = near};
   for (const auto& [summand, last] : bucket) {
     inside.bucket.push_back({summand.chunks, summand.accumulate && !everywhere});
     if (everywhere || last) across.bucket.push_back({summand.chunks, summand.accumulate && everywhere});
     whole.bucket.push_back(summand.chunks);
   }
+  prepare_wire(inside, elements);
+  prepare_wire(across, sums);
+  whole.wire = inside.wire;
+  if (everywhere) inside.to = across.from = builder_.region(Purpose::staging, size_t(sums) * sizeof(float));
   reduce(std::move(inside));
   reduce(std::move(across));
   if (!input_.policy.optimizer.empty()) return;

@@ -9,6 +9,9 @@
 // leaves a host once, and with a power of two of ranks along the shard axes the sums have the bits of one
 // reduction over all ranks. Gradients that are not sharded over `outer` go across once per step, when their
 // last window is complete.
+//
+// Where gradients are coded (ZeRO++), each level that ends in shards exchanges cells: a value is rounded once
+// per level, summed in fp32, and the sums of the first level are rounded again for the second.
 #pragma once
 
 #include <map>
@@ -52,7 +55,8 @@ class GradientPlan {
   void enqueue(int group, RegionId region, bool accumulate);
   void deposit(int group, RegionId region);
   void reduce(Reduce reduce);
-  void reduce_in_two_levels(const std::vector<Pending>& bucket, RegionId wire, int64_t elements);
+  void reduce_in_two_levels(const std::vector<Pending>& bucket, int64_t elements);
+  void prepare_wire(Reduce& reduce, int64_t elements);
 
   const CompileInput& input_;
   const std::vector<ComputeStep>& steps_;

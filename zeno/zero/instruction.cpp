@@ -34,6 +34,7 @@ std::string text_of(const Payload& payload) {
 std::string text_of(const Reduce& op) {
   std::string text;
   for (const auto& [chunks, accumulate] : op.bucket) text += text_of(chunks) + (accumulate ? "+" : "");
+  if (op.code) text += *op.code == WireCode::int8 ? " in int8" : " in int4";
   return text;
 }
 
@@ -145,7 +146,7 @@ void Reduce::touch(Touches& touches) const {
     if (from == kNoRegion) touches.change(summand.chunks.region);
     if (to == kNoRegion) touches.change({Kept::grads, summand.chunks.group});
   }
-  touches.write(wire);
+  for (RegionId made : {wire, arrived}) touches.write(made);
   touches.read(from);
   touches.write(to);
 }

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "zeno/kernels/wire_cells.h"
 #include "zeno/zero/touches.h"
 #include "zeno/zero/units.h"
 
@@ -193,7 +194,10 @@ struct Reduce {
   comm::Axes sharded;   // what a rank gives is its part over these axes
   bool scatter = true;  // it gets its part over those and `over`; false: all of the sum
   std::vector<Summand> bucket;
-  RegionId wire = kNoRegion;  // copy in the communication dtype
+  RegionId wire = kNoRegion;  // copy in the communication dtype, or in cells
+  // With cells, slices are exchanged and each rank sums those that came to it: `arrived`.
+  std::optional<WireCode> code;
+  RegionId arrived = kNoRegion;
   // Sums of the whole bucket on their way from one reduction to the next, in fp32.
   RegionId from = kNoRegion, to = kNoRegion;  // kNoRegion: the gradients
   void touch(Touches& touches) const;

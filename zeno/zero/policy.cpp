@@ -34,6 +34,9 @@ Policy normalized(Policy policy, const comm::Mesh& mesh) {
           "over all {}; "
           "leave out --shard-group or --reproducible",
           mesh.size(policy.optimizer), mesh.ranks());
+  require(!policy.reproducible || !policy.coded_gradients, ErrorKind::usage,
+          "[zero] reproducible: got gradients in blocks of few bits, whose rounding depends on the ranks, "
+          "expected exact sums; leave out --quantized-gradients or --reproducible");
   if (policy.reproducible) {
     policy.order = Order::vertical;
     policy.grads = policy.optimizer;

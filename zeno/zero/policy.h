@@ -47,9 +47,11 @@ struct Policy {
   Sharding sharding = Sharding::everywhere;  // what apply_stage makes of a stage
 
   DType compute = DType::f32;
-  DType grad = DType::f32;       // accumulation
-  DType wire = DType::f32;       // what reductions send
-  bool int8_weights = false;     // gathers of parameters for use send cells of eight bits (wire_cells.h)
+  DType grad = DType::f32;    // accumulation
+  DType wire = DType::f32;    // what reductions send
+  bool int8_weights = false;  // gathers of parameters for use send cells of eight bits (wire_cells.h)
+  // Reductions into shards exchange cells, of eight bits along the shard axes and of four along `outer`.
+  bool coded_gradients = false;
   DType states = DType::f32;     // masters and moments; bf16 rounds them stochastically (optimizer.h)
   std::optional<DType> moments;  // where they differ from masters; u8: cells of eight bits (moment_cells.h)
   uint64_t seed = 0;             // of that rounding, and of dropout and noise

@@ -58,9 +58,14 @@ ProgramTraffic traffic_of(const Program& program, const UnitTable& units, const 
       }
     }
     if (const Reduce* reduce = in.as<Reduce>()) {
-      for (const Reduce::Summand& summand : reduce->bucket)
-        traffic.reduced +=
-            (reduce->scatter ? 1 : 2) * received(summand.chunks, reduce->sharded, reduce->over);
+      for (const Reduce::Summand& summand : reduce->bucket) {
+        const int64_t elements = received(summand.chunks, reduce->sharded, reduce->over);
+        if (reduce->code) {
+          traffic.coded_bytes += int64_t(wire_bytes(*reduce->code, elements));
+        } else {
+          traffic.reduced += (reduce->scatter ? 1 : 2) * elements;
+        }
+      }
     }
     if (const GatherSums* gather = in.as<GatherSums>()) {
       for (const ChunkRange& chunks : gather->bucket) traffic.reduced += received(chunks, {}, gather->over);

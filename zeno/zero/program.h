@@ -61,7 +61,8 @@ std::string describe(const Program& program, const UnitTable& units);
 // each reduction sums (an all-reduce counts twice, as reduce-scatter plus all-gather).
 struct ProgramTraffic {
   int64_t gathered = 0, reduced = 0;
-  int64_t cell_bytes = 0;  // gathers of cells, of four or eight bits, are counted here, in bytes
+  int64_t cell_bytes = 0;   // gathers of cells, of four or eight bits, are counted here, in bytes
+  int64_t coded_bytes = 0;  // and here reductions that exchange cells
 };
 ProgramTraffic traffic_of(const Program& program, const UnitTable& units, const comm::Mesh& mesh);
 

@@ -320,6 +320,8 @@ class Checker {
       if (const Norm* norm = at(i).as<Norm>()) all = norm->over;
       const Reduce* reduce = at(i).as<Reduce>();
       if (reduce == nullptr) continue;
+      const bool has_cells = reduce->wire != kNoRegion && reduce->arrived != kNoRegion;
+      demand(!reduce->code || (reduce->scatter && has_cells), i, "exchanges cells without a place for them");
       for (const auto& [chunks, accumulate] : reduce->bucket) {
         for (int c = chunks.first; c < chunks.first + chunks.count; ++c) {
           comm::Axes& over = summed[{chunks.group, c}];

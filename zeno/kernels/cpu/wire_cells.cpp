@@ -82,21 +82,63 @@ HWY_INLINE void unpack_codes(WireCode code, const std::byte* cell, int8_t* codes
   }
 }
 
-void decode_cells(WireCode code, const std::byte* cells, const Tensor& y, int64_t begin, int64_t end) {
+template <class T>
+HWY_INLINE void decode_cell(WireCode code, const std::byte* cell, T* to) {
   const FloatTag d;
   const IntTag di;
-  const size_t bytes = wire_cell_bytes(code), code_bytes = wire_code_bytes(code);
+  float scale = 0;
+  std::memcpy(&scale, cell + wire_code_bytes(code), sizeof scale);
+  HWY_ALIGN int8_t codes[kWireCell];
+  unpack_codes(code, cell, codes);
+  for_lanes(d, kWireCell, [&](int64_t k, auto lanes) HWY_ATTR {
+    const auto steps = hn::ConvertTo(d, hn::PromoteTo(di, load_raw(d, codes + k, lanes)));
+    store(d, hn::Mul(steps, hn::Set(d, scale)), to + k, lanes);
+  });
+}
+
+void decode_cells(WireCode code, const std::byte* cells, const Tensor& y, int64_t begin, int64_t end) {
+  const size_t bytes = wire_cell_bytes(code);
   dispatch_float(y.dtype, [&]<class T>() HWY_ATTR {
-    HWY_ALIGN int8_t codes[kWireCell];
+    for (int64_t i = begin; i < end; ++i)
+      decode_cell(code, cells + size_t(i) * bytes, y.as<T>() + i * kWireCell);
+  });
+}
+
+// x += y of a cell.
+template <class T>
+HWY_INLINE void add_cell(T* x, const float* y) {
+  const FloatTag d;
+  for_lanes(d, kWireCell, [&](int64_t k, auto lanes) HWY_ATTR {
+    store(d, hn::Add(load(d, x + k, lanes), load(d, y + k, lanes)), x + k, lanes);
+  });
+}
+
+// A binary counter: two partial sums of equal size become one, the earlier on the left; what is left at the
+// end is added from the latest on. That is the tree that splits at powers of two.
+HWY_INLINE const float* sum_of_cells(const WireSum& op, const std::byte* cell, size_t slice,
+                                     float (*partial)[kWireCell]) {
+  int level = 0;
+  for (int s = 0; s < op.slices; ++s) {
+    decode_cell(op.code, cell + size_t(s) * slice, partial[level]);
+    for (int left = s + 1; left % 2 == 0; left /= 2, --level) add_cell(partial[level - 1], partial[level]);
+    ++level;
+  }
+  for (; level > 1; --level) add_cell(partial[level - 2], partial[level - 1]);
+  return partial[0];
+}
+
+void sum_cells(const WireSum& op, int64_t begin, int64_t end) {
+  const FloatTag d;
+  const size_t bytes = wire_cell_bytes(op.code), slice = wire_bytes(op.code, op.y.count());
+  dispatch_float(op.y.dtype, [&]<class T>() HWY_ATTR {
+    HWY_ALIGN float partial[kWireLevels][kWireCell];
     for (int64_t i = begin; i < end; ++i) {
-      const std::byte* const cell = cells + size_t(i) * bytes;
-      float scale = 0;
-      std::memcpy(&scale, cell + code_bytes, sizeof scale);
-      unpack_codes(code, cell, codes);
-      T* const to = y.as<T>() + i * kWireCell;
+      const float* const sum = sum_of_cells(op, op.cells + size_t(i) * bytes, slice, partial);
+      T* const y = op.y.as<T>() + i * kWireCell;
       for_lanes(d, kWireCell, [&](int64_t k, auto lanes) HWY_ATTR {
-        const auto steps = hn::ConvertTo(d, hn::PromoteTo(di, load_raw(d, codes + k, lanes)));
-        store(d, hn::Mul(steps, hn::Set(d, scale)), to + k, lanes);
+        auto total = load(d, sum + k, lanes);
+        if (op.accumulate) total = hn::Add(load(d, y + k, lanes), total);
+        store(d, total, y + k, lanes);
       });
     }
   });
@@ -111,6 +153,7 @@ namespace {
 
 HWY_EXPORT(encode_cells);
 HWY_EXPORT(decode_cells);
+HWY_EXPORT(sum_cells);
 
 constexpr int64_t kGrain = 512;  // cells per task
 
@@ -121,6 +164,12 @@ void check_wire_cells(std::string_view kernel, const std::byte* cells, const Ten
          "[{}] got {} x {} with stride {}, expected whole cells", kernel, values.rows, values.cols,
          values.stride);
   ensure(reinterpret_cast<uintptr_t>(cells) % sizeof(float) == 0, "[{}] got unaligned cells", kernel);
+}
+
+void check_wire_sum(const WireSum& op) {
+  check_wire_cells("wire_sum", op.cells, op.y);
+  ensure(op.slices >= 1 && op.slices <= kMostWireSlices, "[wire_sum] got {} slices, expected 1 to {}",
+         op.slices, kMostWireSlices);
 }
 
 namespace cpu {
@@ -139,6 +188,15 @@ void wire_decode(StreamRef stream, WireCode code, const std::byte* cells, Tensor
   stream.launch([=](Workers& workers) {
     workers.for_ranges(y.count() / kWireCell, kGrain, [&](int64_t begin, int64_t end, int) {
       HWY_DYNAMIC_DISPATCH(decode_cells)(code, cells, y, begin, end);
+    });
+  });
+}
+
+void wire_sum(StreamRef stream, const WireSum& op) {
+  check_wire_sum(op);
+  stream.launch([op](Workers& workers) {
+    workers.for_ranges(op.y.count() / kWireCell, kGrain, [&](int64_t begin, int64_t end, int) {
+      HWY_DYNAMIC_DISPATCH(sum_cells)(op, begin, end);
     });
   });
 }

@@ -43,12 +43,9 @@ __global__ void __launch_bounds__(kThreads) encode_kernel(const T* x, unsigned c
   if (lane == 0) *reinterpret_cast<float*>(to + wire_code_bytes(kCode)) = scale;
 }
 
-template <WireCode kCode, class T>
-__global__ void __launch_bounds__(kThreads) decode_kernel(const unsigned char* cells, T* y, int64_t count) {
-  const int64_t cell = cell_of_warp();
-  const int lane = lane_of_warp();
-  if (cell >= count) return;
-  const unsigned char* const from = cells + cell * int64_t(wire_cell_bytes(kCode));
+// This thread's two values of a cell.
+template <WireCode kCode>
+__device__ inline float2 decoded(const unsigned char* from, int lane) {
   const float scale = *reinterpret_cast<const float*>(from + wire_code_bytes(kCode));
   int first = 0, second = 0;
   if constexpr (kCode == WireCode::int8) {
@@ -60,9 +57,43 @@ __global__ void __launch_bounds__(kThreads) decode_kernel(const unsigned char* c
     first = static_cast<int>(static_cast<unsigned int>(pair) << 28) >> 28;
     second = pair >> 4;
   }
+  return make_float2(float(first) * scale, float(second) * scale);
+}
+
+template <WireCode kCode, class T>
+__global__ void __launch_bounds__(kThreads) decode_kernel(const unsigned char* cells, T* y, int64_t count) {
+  const int64_t cell = cell_of_warp();
+  const int lane = lane_of_warp();
+  if (cell >= count) return;
+  const float2 x = decoded<kCode>(cells + cell * int64_t(wire_cell_bytes(kCode)), lane);
   T* const to = y + cell * kWireCell + 2 * lane;
-  to[0] = from_float<T>(float(first) * scale);
-  to[1] = from_float<T>(float(second) * scale);
+  to[0] = from_float<T>(x.x);
+  to[1] = from_float<T>(x.y);
+}
+
+__device__ inline float2 operator+(float2 a, float2 b) { return make_float2(a.x + b.x, a.y + b.y); }
+
+// The binary counter of cpu/wire_cells.cpp.
+template <WireCode kCode, class T>
+__global__ void __launch_bounds__(kThreads)
+    sum_kernel(const unsigned char* cells, int slices, T* y, int64_t count, bool accumulate) {
+  const int64_t cell = cell_of_warp();
+  const int lane = lane_of_warp();
+  if (cell >= count) return;
+  constexpr int64_t kBytes = int64_t(wire_cell_bytes(kCode));
+  float2 partial[kWireLevels];
+  int level = 0;
+  for (int s = 0; s < slices; ++s) {
+    float2 sum = decoded<kCode>(cells + (s * count + cell) * kBytes, lane);
+    for (int left = s + 1; left % 2 == 0; left /= 2) sum = partial[--level] + sum;
+    partial[level++] = sum;
+  }
+  float2 total = partial[--level];
+  while (level > 0) total = partial[--level] + total;
+  T* const to = y + cell * kWireCell + 2 * lane;
+  if (accumulate) total = make_float2(to_float(to[0]), to_float(to[1])) + total;
+  to[0] = from_float<T>(total.x);
+  to[1] = from_float<T>(total.y);
 }
 
 template <class Body>
@@ -101,6 +132,20 @@ void wire_decode(StreamRef stream, WireCode code, const std::byte* cells, Tensor
       decode_kernel<kCode><<<blocks_of(count), kThreads, 0, native(stream)>>>(from, pointer<T>(y), count);
     });
     check_launch("wire_decode");
+  });
+}
+
+void wire_sum(StreamRef stream, const WireSum& op) {
+  check_wire_sum(op);
+  const int64_t count = op.y.count() / kWireCell;
+  if (count == 0) return;
+  const auto* const from = reinterpret_cast<const unsigned char*>(op.cells);
+  dispatch_device(op.y.dtype, [&]<class T>() {
+    for_code(op.code, [&]<WireCode kCode>() {
+      sum_kernel<kCode><<<blocks_of(count), kThreads, 0, native(stream)>>>(from, op.slices, pointer<T>(op.y),
+                                                                           count, op.accumulate);
+    });
+    check_launch("wire_sum");
   });
 }
 
