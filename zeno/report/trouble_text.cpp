@@ -57,7 +57,7 @@ Texts communication_remedies(const TroubleSetting& s) {
   out.push_back(by_pass ? larger_micro_batch(s) : larger_batch(s));
   if (sharded_params(s) && s.policy.offload.params == Tier::device)
     out.push_back("--stage 2 where the parameters fit (a third less to send)");
-  if (s.policy.wire == DType::f32 && s.policy.compute != DType::f32) {
+  if (s.policy.wire == DType::f32 && s.policy.compute != DType::f32 && !s.policy.coded_gradients) {
     out.push_back(
         fmt::format("\"communication_data_type\": \"{}\" (half the bytes of the gradients, other bits)",
                     name_of(s.policy.compute)));
