@@ -207,6 +207,10 @@ TEST(ConfigParser, QuantizedCommunication) {
   EXPECT_TRUE(gradients.notes.empty());
   const ParsedConfig whole =
       parse(R"({"zero_optimization": {"zero_quantized_gradients": true, "stage": 0}})");
+  const ParsedConfig typed = parse(R"({"communication_data_type": "fp16",
+                                       "zero_optimization": {"zero_quantized_gradients": true, "stage": 2}})");
+  ASSERT_EQ(typed.notes.size(), 1u);
+  EXPECT_NE(typed.notes[0].find("no effect with zero_quantized_gradients"), std::string::npos);
   ASSERT_EQ(whole.notes.size(), 1u);
   EXPECT_NE(whole.notes[0].find("zero_quantized_gradients: no effect at stage 0"), std::string::npos);
 }

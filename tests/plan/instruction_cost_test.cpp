@@ -122,6 +122,20 @@ TEST(InstructionCost, TheDiskIsSharedByTheRanksOfANode) {
   EXPECT_GT(eight, alone * 0.9);  // an eighth each, eight at once, and whole pages
 }
 
+// 68 bytes for 64 elements of two or four bytes.
+TEST(InstructionCost, BlocksOfEightBitsTakeTheirShare) {
+  const zero::EngineOptions plain = options(3);
+  zero::EngineOptions coded = plain;
+  coded.policy.int8_weights = coded.policy.coded_gradients = true;
+  Machine m = free_machine();
+  m.inside.rate = 1;
+  const auto share = [&]<class Kind>(Kind) {
+    return seconds<Kind>(model(), coded, m, 8) / seconds<Kind>(model(), plain, m, 8);
+  };
+  EXPECT_NEAR(share(zero::Gather{}), 68.0 / 128, 1e-9);
+  EXPECT_NEAR(share(zero::Reduce{}), 68.0 / 256, 1e-9);
+}
+
 // A gather enters a node once over all its links; slices of a sum go from every rank to their owner.
 TEST(InstructionCost, Collectives) {
   const zero::EngineOptions o = options(3);

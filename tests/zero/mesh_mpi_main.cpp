@@ -1,6 +1,7 @@
 // One rank of a mesh of processes, started by mpirun (mesh_mpi_test.cpp):
-//   test_zero_mpi RANKS_PER_HOST
-// Trains with every placement as if each RANKS_PER_HOST processes were a host. Rank 0 prints, for each: name,
+//   test_zero_mpi RANKS_PER_HOST [coded]
+// Trains with every placement as if each RANKS_PER_HOST processes were a host; coded: weights and gradients
+// travel in blocks of few bits. Rank 0 prints, for each: name,
 // hash of the weights, bytes that its host sent to others in the last step, and what the program says of
 // them.
 #include <cstdlib>
@@ -18,11 +19,12 @@ int64_t sum_of_host(comm::World& world, int64_t mine, int ranks_per_host) {
   return sum;
 }
 
-void train(comm::World& world, const Placements& placements, int ranks_per_host) {
+void train(comm::World& world, const Placements& placements, int ranks_per_host, bool coded) {
   test::RunSpec spec;
   spec.world = world.size();
   spec.steps = 2;
   spec.inner = ranks_per_host;
+  spec.policy.int8_weights = spec.policy.coded_gradients = coded;
   placements.apply(spec.policy);
   const test::RunResult result = test::run_rank(spec, world);
   const int64_t sent = sum_of_host(world, result.traffic.between_hosts, ranks_per_host);
@@ -48,7 +50,7 @@ int main(int argc, char** argv) {
       [&](comm::World& world) {
         for (const zero::Placements& placements : zero::all_placements()) {
           at = placements.name;
-          zero::train(world, placements, ranks_per_host);
+          zero::train(world, placements, ranks_per_host, argc > 2);
         }
       },
       at);

@@ -19,25 +19,47 @@ INSTANTIATE_TEST_SUITE_P(Hosts, MeshOfProcesses,
                            return fmt::format("{}x{}", test.param.count, test.param.ranks_each);
                          });
 
-TEST_P(MeshOfProcesses, HasTheBitsOfThreadsAndSendsWhatTheProgramSays) {
-  if (!comm::mpi_available()) GTEST_SKIP() << "built without MPI";
-  const auto [hosts, each] = GetParam();
-  test::RunSpec flat;
-  flat.world = hosts * each;
-  flat.steps = 2;
-  const uint64_t hash = run_threads(flat).hash;
+// What rank 0 prints of each placement.
+std::string output_of(const Hosts& hosts, const char* way) {
   const test::CommandResult out = test::run_command(
       fmt::format("timeout 200 {} --mca btl self,vader,tcp --mca btl_vader_single_copy_mechanism none "
-                  "{}/tests/test_zero_mpi {}",
-                  test::mpirun(flat.world), ZENO_BINARY_DIR, each));
-  ASSERT_EQ(out.exit_code, 0) << out.output;
+                  "{}/tests/test_zero_mpi {} {}",
+                  test::mpirun(hosts.count * hosts.ranks_each), ZENO_BINARY_DIR, hosts.ranks_each, way));
+  EXPECT_EQ(out.exit_code, 0) << out.output;
+  return out.output;
+}
+
+void expect_run(const std::string& output, const Placements& placements, uint64_t hash) {
+  const std::string start = fmt::format("{}: {:016x} sent ", placements.name, hash);
+  const size_t line = output.find(start);
+  ASSERT_NE(line, std::string::npos) << placements.name << " has other bits:\n" << output;
+  long long sent = 0, formula = 0;
+  ASSERT_EQ(std::sscanf(output.c_str() + line + start.size(), "%lld formula %lld", &sent, &formula), 2);
+  EXPECT_EQ(sent, formula) << placements.name;
+}
+
+TEST_P(MeshOfProcesses, HasTheBitsOfThreadsAndSendsWhatTheProgramSays) {
+  if (!comm::mpi_available()) GTEST_SKIP() << "built without MPI";
+  test::RunSpec flat;
+  flat.world = GetParam().count * GetParam().ranks_each;
+  flat.steps = 2;
+  const uint64_t hash = run_threads(flat).hash;
+  const std::string output = output_of(GetParam(), "");
+  for (const Placements& placements : all_placements()) expect_run(output, placements, hash);
+}
+
+// Each placement has bits of its own.
+TEST_P(MeshOfProcesses, BlocksOfFewBitsHaveTheBitsOfThreadsToo) {
+  if (!comm::mpi_available()) GTEST_SKIP() << "built without MPI";
+  const std::string output = output_of(GetParam(), "coded");
   for (const Placements& placements : all_placements()) {
-    const std::string start = fmt::format("{}: {:016x} sent ", placements.name, hash);
-    const size_t line = out.output.find(start);
-    ASSERT_NE(line, std::string::npos) << placements.name << " has other bits:\n" << out.output;
-    long long sent = 0, formula = 0;
-    ASSERT_EQ(std::sscanf(out.output.c_str() + line + start.size(), "%lld formula %lld", &sent, &formula), 2);
-    EXPECT_EQ(sent, formula) << placements.name;
+    test::RunSpec spec;
+    spec.world = GetParam().count * GetParam().ranks_each;
+    spec.inner = GetParam().ranks_each;
+    spec.steps = 2;
+    spec.policy.int8_weights = spec.policy.coded_gradients = true;
+    placements.apply(spec.policy);
+    expect_run(output, placements, run_threads(spec).hash);
   }
 }
 

@@ -38,6 +38,7 @@ void CheckedCommunicator::all_to_all(StreamRef stream, std::span<const ExchangeP
   check_exchange(call, stream, parts, unit);
   Op op;
   op.recv_dtype = dtype;
+  op.unequal = true;
   for (const ExchangePart& part : parts) {
     op.exchanges.emplace_back(part.send_counts, part.recv_counts);
     op.parts.push_back({part.send, part.recv, op.exchanges.back().sent.total()});

@@ -93,7 +93,7 @@ void Rendezvous::agree(const Op& op, std::span<const Part> parts, std::span<cons
     wait.fail_all(fmt::format("[comm] the ranks disagree on '{}': {}", parts_.name,
                               find_mismatch(records_, layout().ranks).value_or("(records changed)")));
   }
-  if (exchanges.empty()) return;
+  if (!op.unequal || exchanges.empty()) return;
   for (int l = 0; l < board_.ranks(); ++l) {
     const std::span<const ExchangeNote> notes = board_.mailbox(l, board_.me()).notes;
     check_notes(op.record, exchanges, layout().local[size_t(l)], notes.first(exchanges.size()), wait);

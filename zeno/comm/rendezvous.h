@@ -21,6 +21,7 @@ struct Op {
   OpRecord record;
   std::vector<Part> parts;
   std::vector<ExchangeSlices> exchanges;  // all_to_all: of each part
+  bool unequal = false;                   // it has a count for each rank: the record does not tell them
   DType recv_dtype = DType::f32;
   bool accumulate = false;
   uint64_t flight = 0;  // handle in the flight recorder

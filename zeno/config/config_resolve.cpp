@@ -98,6 +98,10 @@ void resolve_zero(ParsedConfig& parsed) {
   if (zero.quantized_weights && !zero::shards_parameters(int(zero.stage)))
     no_effect("zero_optimization.zero_quantized_weights");
   if (zero.quantized_gradients && zero.stage == 0) no_effect("zero_optimization.zero_quantized_gradients");
+  if (zero.quantized_gradients && zero.stage > 0 && parsed.given("communication_data_type")) {
+    parsed.notes.push_back(
+        fmt::format("{}: no effect with zero_quantized_gradients", where(parsed, "communication_data_type")));
+  }
   if (zero::shards_parameters(int(zero.stage))) return;
   for (const auto& [key, origin] : parsed.origins) {
     const bool stage3 = key.starts_with("zero_optimization.stage3_");
