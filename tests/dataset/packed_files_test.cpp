@@ -97,7 +97,8 @@ TEST(PackedFiles, NamesMustNotContradictTheContents) {
   refused(folder.write("pointer.jsonl.zst", "version https://git-lfs.github.com/spec/v1\n"),
           {"git lfs pull"});
   refused(write_gzip(folder, "x.parquet.gz", "PAR1"), {"x.parquet.gz", "unpack it first"});
-  refused(folder.write("x.jsonl.xz", "\xfd\x37zXZ"), {"x.jsonl.xz", "xz files are not supported", "gzip or zstd"});
+  refused(folder.write("x.jsonl.xz", "\xfd\x37zXZ"),
+          {"x.jsonl.xz", "xz files are not supported", "gzip or zstd"});
   refused(folder.write("x.zip", "PK\x03\x04"), {"x.zip", "zip files"});
   refused(folder.write("data-00000-of-00001.arrow", "\xff\xff\xff\xff"), {"Arrow", "to_parquet"});
   EXPECT_TRUE(find(write_gzip(folder, "empty.jsonl.gz", "")).to_build.empty());
