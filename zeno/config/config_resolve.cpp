@@ -92,17 +92,18 @@ void resolve_zero(ParsedConfig& parsed) {
   const auto no_effect = [&](const char* key) {
     parsed.notes.push_back(fmt::format("{}: no effect at stage {}", where(parsed, key), zero.stage));
   };
-  if (zero.shard_group > 1 && zero.stage == 0) no_effect("zero_optimization.mics_shard_size");
-  if (zero.param_group > 1 && !zero::shards_parameters(int(zero.stage)))
-    no_effect("zero_optimization.zero_hpz_partition_size");
-  if (zero.quantized_weights && !zero::shards_parameters(int(zero.stage)))
-    no_effect("zero_optimization.zero_quantized_weights");
-  if (zero.quantized_gradients && zero.stage == 0) no_effect("zero_optimization.zero_quantized_gradients");
-  if (zero.quantized_gradients && zero.stage > 0 && parsed.given("communication_data_type")) {
+  zero::Policy placed;
+  zero::apply_stage(placed, int(zero.stage));
+  const bool shards_states = !placed.optimizer.empty(), shards_params = !placed.params.empty();
+  if (zero.shard_group > 1 && !shards_states) no_effect("zero_optimization.mics_shard_size");
+  if (zero.param_group > 1 && !shards_params) no_effect("zero_optimization.zero_hpz_partition_size");
+  if (zero.quantized_weights && !shards_params) no_effect("zero_optimization.zero_quantized_weights");
+  if (zero.quantized_gradients && !shards_states) no_effect("zero_optimization.zero_quantized_gradients");
+  if (zero.quantized_gradients && shards_states && parsed.given("communication_data_type")) {
     parsed.notes.push_back(
         fmt::format("{}: no effect with zero_quantized_gradients", where(parsed, "communication_data_type")));
   }
-  if (zero::shards_parameters(int(zero.stage))) return;
+  if (shards_params) return;
   for (const auto& [key, origin] : parsed.origins) {
     const bool stage3 = key.starts_with("zero_optimization.stage3_");
     if (stage3 && find_key(key)->status == KeyStatus::honoured) {

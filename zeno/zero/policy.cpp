@@ -1,5 +1,7 @@
 #include "zeno/zero/policy.h"
 
+#include <array>
+
 #include "zeno/base/error.h"
 
 namespace zeno::zero {
@@ -9,9 +11,15 @@ void apply_stage(Policy& policy, int stage) {
           kStages - 1);
   const comm::Axes states = policy.sharding == Sharding::in_groups ? comm::kShardAxes : comm::kDataAxes;
   const comm::Axes params = policy.sharding == Sharding::everywhere ? comm::kDataAxes : comm::kShardAxes;
-  policy.optimizer = stage >= 1 ? states : comm::Axes{};
-  policy.grads = stage >= 2 ? states : comm::Axes{};
-  policy.params = stage >= 3 ? params : comm::Axes{};
+  struct Preset {
+    bool params, grads, optimizer;  // are they sharded?
+  };
+  static constexpr std::array<Preset, kStages> kPresets{
+      {{false, false, false}, {false, false, true}, {false, true, true}, {true, true, true}}};
+  const Preset& preset = kPresets[size_t(stage)];
+  policy.params = preset.params ? params : comm::Axes{};
+  policy.grads = preset.grads ? states : comm::Axes{};
+  policy.optimizer = preset.optimizer ? states : comm::Axes{};
 }
 
 bool shards_parameters(int stage) {
@@ -24,8 +32,7 @@ Policy normalized(Policy policy, const comm::Mesh& mesh) {
   for (comm::Axes* axes : {&policy.params, &policy.grads, &policy.optimizer}) *axes = mesh.needed(*axes);
   require(policy.optimizer.has(policy.params | policy.grads), ErrorKind::usage,
           "[zero] parameters are sharded over {}, gradients over {} and optimizer states over {}, expected "
-          "the axes of "
-          "parameters and gradients among those of the optimizer states",
+          "the axes of parameters and gradients among those of the optimizer states",
           describe(policy.params), describe(policy.grads), describe(policy.optimizer));
   // A copy's own sums would be added to those of other copies in another order than ranks are.
   const bool copies = !policy.optimizer.empty() && policy.optimizer != mesh.needed(comm::kDataAxes);
