@@ -1,5 +1,5 @@
 // The flight recorder file: what it says, and that every way a world of threads fails leaves one.
-#include "zeno/comm/flight_file.h"
+#include "zeno/comm/flight/flight_file.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include "failing_world.h"
 #include "tests/support/temp_dir.h"
 #include "zeno/base/error.h"
-#include "zeno/comm/flight_part.h"
+#include "zeno/comm/flight/flight_part.h"
 
 namespace zeno::comm {
 namespace {

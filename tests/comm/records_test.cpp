@@ -5,8 +5,8 @@
 #include <array>
 
 #include "zeno/comm/cost.h"
-#include "zeno/comm/flight_recorder.h"
-#include "zeno/comm/op_record.h"
+#include "zeno/comm/flight/flight_recorder.h"
+#include "zeno/comm/flight/op_record.h"
 #include "zeno/comm/world.h"
 
 namespace zeno::comm {

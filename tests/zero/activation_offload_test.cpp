@@ -8,7 +8,7 @@
 #include "tests/support/temp_dir.h"
 #include "tests/support/train_run.h"
 #include "zeno/base/rng.h"
-#include "zeno/zero/program_check.h"
+#include "zeno/zero/program/program_check.h"
 
 namespace zeno::zero {
 namespace {

@@ -8,7 +8,7 @@
 #include "tests/support/expect_error.h"
 #include "tests/support/nf4_values.h"
 #include "tests/support/train_run.h"
-#include "zeno/zero/program_check.h"
+#include "zeno/zero/program/program_check.h"
 
 namespace zeno::zero {
 namespace {

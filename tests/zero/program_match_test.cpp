@@ -1,4 +1,4 @@
-#include "zeno/zero/program_match.h"
+#include "zeno/zero/program/program_match.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Properties of step programs, checked without running them.
-#include "zeno/zero/program.h"
+#include "zeno/zero/program/program.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "tests/support/expect_error.h"
 #include "tests/support/tiny_decoder.h"
-#include "zeno/zero/program_check.h"
+#include "zeno/zero/program/program_check.h"
 
 namespace zeno::zero {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "tests/support/expect_error.h"
 #include "tests/zero/mesh_runs.h"
-#include "zeno/zero/program_check.h"
+#include "zeno/zero/program/program_check.h"
 
 namespace zeno::zero {
 namespace {

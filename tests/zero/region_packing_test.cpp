@@ -1,4 +1,4 @@
-#include "zeno/zero/region_packing.h"
+#include "zeno/zero/program/region_packing.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "zeno/comm/communicator.h"
-#include "zeno/comm/op_record.h"
+#include "zeno/comm/flight/op_record.h"
 
 namespace zeno::comm {
 

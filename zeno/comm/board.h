@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "zeno/comm/failure.h"
+#include "zeno/comm/flight/op_record.h"
 #include "zeno/comm/futex.h"
-#include "zeno/comm/op_record.h"
 
 namespace zeno::comm {
 

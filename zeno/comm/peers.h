@@ -15,7 +15,7 @@
 #include "zeno/comm/board.h"
 #include "zeno/comm/communicator.h"
 #include "zeno/comm/failure.h"
-#include "zeno/comm/flight_file.h"
+#include "zeno/comm/flight/flight_file.h"
 
 namespace zeno::comm {
 

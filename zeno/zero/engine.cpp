@@ -15,8 +15,8 @@
 #include "zeno/base/rng.h"
 #include "zeno/device/copy.h"
 #include "zeno/device/device.h"
-#include "zeno/zero/program_check.h"
-#include "zeno/zero/program_match.h"
+#include "zeno/zero/program/program_check.h"
+#include "zeno/zero/program/program_match.h"
 
 namespace zeno::zero {
 namespace {

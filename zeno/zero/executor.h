@@ -23,7 +23,7 @@
 #include "zeno/device/stream.h"
 #include "zeno/kernels/optimizer.h"
 #include "zeno/zero/lane_progress.h"
-#include "zeno/zero/program.h"
+#include "zeno/zero/program/program.h"
 #include "zeno/zero/sparse_rows.h"
 #include "zeno/zero/state_store.h"
 #include "zeno/zero/step_clock.h"

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "zeno/zero/program.h"
+#include "zeno/zero/program/program.h"
 
 namespace zeno::zero {
 

@@ -9,7 +9,7 @@
 #include <exception>
 #include <mutex>
 
-#include "zeno/zero/lane.h"
+#include "zeno/zero/program/lane.h"
 
 namespace zeno::zero {
 

@@ -13,7 +13,7 @@
 
 #include "zeno/device/stopwatch.h"
 #include "zeno/zero/exposed_time.h"
-#include "zeno/zero/program.h"
+#include "zeno/zero/program/program.h"
 
 namespace zeno::zero {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "zeno/comm/cuda/handles.h"
-#include "zeno/comm/op_record.h"
+#include "zeno/comm/flight/op_record.h"
 
 namespace zeno::comm {
 

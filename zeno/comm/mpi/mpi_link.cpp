@@ -1,0 +1,119 @@
+#include "zeno/comm/mpi/mpi_link.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <climits>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "zeno/base/error.h"
+
+namespace zeno::comm {
+namespace {
+
+class MpiBatch final : public MessageBatch {
+ public:
+  // `sent`: counts what goes out; null: it is not counted.
+  MpiBatch(MPI_Comm comm, std::span<const int> places, int tag, std::atomic<int64_t>* sent)
+      : comm_(comm), places_(places), tag_(tag), sent_(sent) {}
+
+  // What is still open is given up: the world has failed.
+  ~MpiBatch() override {
+    for (size_t i = 0; i < requests_.size(); ++i) {
+      if (requests_[i] == MPI_REQUEST_NULL) continue;
+      if (receives_[i]) MPI_Cancel(&requests_[i]);
+      MPI_Request_free(&requests_[i]);
+    }
+  }
+
+  void receive(int from, std::byte* data, size_t bytes) override {
+    check_mpi(MPI_Irecv(data, size(bytes), MPI_BYTE, rank(from), tag_, comm_, add(from, true)), "receive");
+  }
+  void send(int to, const std::byte* data, size_t bytes) override {
+    check_mpi(MPI_Isend(data, size(bytes), MPI_BYTE, rank(to), tag_, comm_, add(to, false)), "send");
+    if (sent_ != nullptr) *sent_ += int64_t(bytes);
+  }
+
+  bool test() override {
+    if (open_ == 0) return true;
+    int done = 0;
+    std::vector<int> indices(requests_.size());
+    check_mpi(
+        MPI_Testsome(int(requests_.size()), requests_.data(), &done, indices.data(), MPI_STATUSES_IGNORE),
+        "test");
+    if (done != MPI_UNDEFINED) open_ -= done;
+    return open_ == 0;
+  }
+
+  std::vector<int> open() const override {
+    std::vector<int> ranks;
+    for (size_t i = 0; i < requests_.size(); ++i) {
+      if (requests_[i] != MPI_REQUEST_NULL) ranks.push_back(ranks_[i]);
+    }
+    std::sort(ranks.begin(), ranks.end());
+    ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+    return ranks;
+  }
+
+ private:
+  static int size(size_t bytes) {
+    ensure(bytes <= size_t(INT_MAX), "[comm] a message of {} bytes, expected chunks below 2 GiB", bytes);
+    return int(bytes);
+  }
+  int rank(int place) const { return places_[size_t(place)]; }
+  MPI_Request* add(int place, bool receives) {
+    requests_.push_back(MPI_REQUEST_NULL);
+    ranks_.push_back(rank(place));
+    receives_.push_back(receives);
+    ++open_;
+    return &requests_.back();
+  }
+
+  MPI_Comm comm_;
+  std::span<const int> places_;  // of the link
+  int tag_;
+  std::atomic<int64_t>* sent_;
+  int open_ = 0;
+  std::vector<MPI_Request> requests_;
+  std::vector<int> ranks_;
+  std::vector<bool> receives_;
+};
+
+}  // namespace
+
+void check_mpi(int code, const char* what) {
+  if (code == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  fail(ErrorKind::peer, "[comm] MPI could not {}: {}", what, text.data());
+}
+
+MPI_Comm duplicate(MPI_Comm comm, OpWait& wait) {
+  // On the heap: if this fails, MPI may still write them later.
+  struct State {
+    MPI_Comm comm = MPI_COMM_NULL;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+  auto* state = new State;
+  check_mpi(MPI_Comm_idup(comm, &state->comm, &state->request), "duplicate a communicator");
+  for (int done = 0; done == 0;) {
+    check_mpi(MPI_Test(&state->request, &done, MPI_STATUS_IGNORE), "duplicate a communicator");
+    if (done != 0) break;
+    wait.check();
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  const MPI_Comm copy = state->comm;
+  delete state;
+  check_mpi(MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN), "set an error handler");
+  return copy;
+}
+
+std::unique_ptr<MessageBatch> MpiLink::batch(Channel channel) {
+  return std::make_unique<MpiBatch>(comm_, ranks_, int(channel) + 1,
+                                    channel == Channel::records ? nullptr : &sent_);
+}
+
+}  // namespace zeno::comm

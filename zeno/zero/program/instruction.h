@@ -1,0 +1,307 @@
+// One instruction of a step program: an action, and where and when it runs.
+//
+// There is a struct for each kind of action. It has the fields that this kind needs, and says itself which
+// memory it reads and writes (touch()) and, where ranks talk, whose communicator it uses (comm_lane). The
+// executor, the checker, the planner, the trace and the text visit them.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "zeno/kernels/wire_cells.h"
+#include "zeno/zero/program/touches.h"
+#include "zeno/zero/units.h"
+
+namespace zeno::zero {
+
+// A group's parameters or gradients as an action sees them: in a region, or in the group's own storage.
+struct Binding {
+  int group = 0;
+  RegionId region = kNoRegion;
+};
+
+// The gradients that a layer adds to.
+struct GradBindings {
+  std::vector<Binding> groups;
+  bool fresh = false;  // nothing is there yet: the layer writes
+};
+
+// A run of chunks of a group that takes part in a collective.
+struct ChunkRange {
+  int group = 0;
+  int first = 0, count = 0;     // chunks of the group's partition
+  RegionId region = kNoRegion;  // full buffer of the group; kNoRegion: the group's storage
+};
+
+// What a move between tiers carries.
+enum class Moved { states, params, activation };  // states: masters and moments
+std::string_view name_of(Moved moved);
+struct Payload {
+  Moved kind = Moved::states;
+  int group = 0;   // of states and parameters
+  int chunk = -1;  // of those, in UnitTable::chunks; -1: all parameters that this rank keeps of the group
+
+  // An activation has none: it moves between regions.
+  Storage home() const {
+    return kind == Moved::states ? Storage{Kept::states, chunk} : Storage{Kept::params, group};
+  }
+};
+
+// Clears the step's sums.
+struct Start {
+  static constexpr std::string_view name = "start";
+  void touch(Touches& touches) const;
+};
+
+// A chunk from the disk to the host.
+struct Read {
+  static constexpr std::string_view name = "read";
+  Payload payload;
+  RegionId to = kNoRegion;
+  void touch(Touches& touches) const;
+};
+
+// A chunk, the parameters of a group or an activation from the host to the device.
+struct Fetch {
+  static constexpr std::string_view name = "fetch";
+  Payload payload;
+  RegionId from = kNoRegion, to = kNoRegion;  // kNoRegion: where it is kept
+  void touch(Touches& touches) const;
+};
+
+// A chunk or an activation from the device to the host.
+struct Store {
+  static constexpr std::string_view name = "store";
+  Payload payload;
+  RegionId from = kNoRegion, to = kNoRegion;  // to kNoRegion: where it is kept
+  void touch(Touches& touches) const;
+};
+
+// A chunk from the host to the disk.
+struct Write {
+  static constexpr std::string_view name = "write";
+  Payload payload;
+  RegionId from = kNoRegion;
+  void touch(Touches& touches) const;
+};
+
+// A chunk's gradients to the host, where the CPU updates it.
+struct GradsToHost {
+  static constexpr std::string_view name = "grads_to_host";
+  int group = 0, chunk = 0;
+  RegionId to = kNoRegion;
+  void touch(Touches& touches) const;
+};
+
+// This rank's part of a group's parameters, in cells of eight bits, to where gathers assemble those of all.
+struct Encode {
+  static constexpr std::string_view name = "encode";
+  int group = 0;
+  RegionId from = kNoRegion;  // kNoRegion: the group's storage
+  RegionId to = kNoRegion;
+  void touch(Touches& touches) const;
+};
+
+// Assembles chunks of a group's parameters from the ranks along some axes.
+struct Gather {
+  static constexpr std::string_view name = "gather";
+  static constexpr Lane comm_lane = Lane::gather;
+  comm::Axes over;
+  comm::Axes
+      sharded;  // what a rank sends is its part over these axes; what it gets, that over those without `over`
+  ChunkRange chunks;
+  RegionId from = kNoRegion;  // what is sent; kNoRegion: the group's storage
+  bool in_place = false;      // what is sent lies within what is assembled
+  void touch(Touches& touches) const;
+};
+
+// The parameters of a group in NF4 or in cells of eight bits, for use.
+struct Decode {
+  static constexpr std::string_view name = "decode";
+  int group = 0;
+  RegionId from = kNoRegion;  // kNoRegion: the group's storage
+  RegionId to = kNoRegion;
+  void touch(Touches& touches) const;
+};
+
+// Clears a gradient buffer.
+struct ZeroGrads {
+  static constexpr std::string_view name = "zero_grads";
+  Binding grads;
+  void touch(Touches& touches) const;
+};
+
+// A layer over a micro-batch.
+struct Forward {
+  static constexpr std::string_view name = "forward";
+  RegionId x = kNoRegion, y = kNoRegion, saved = kNoRegion, workspace = kNoRegion;
+  nn::Recompute keep = nn::Recompute::none;  // what `saved` holds: everything, or what is costly (never full)
+  std::vector<Binding> params;
+  void touch(Touches& touches) const;
+};
+
+// The same again, to fill `saved` before backward.
+struct Recompute {
+  static constexpr std::string_view name = "recompute";
+  Forward forward;
+  void touch(Touches& touches) const { forward.touch(touches); }
+};
+
+// The last layer over a micro-batch: loss and its gradients.
+struct Loss {
+  static constexpr std::string_view name = "loss";
+  RegionId x = kNoRegion;
+  RegionId dx = kNoRegion;  // kNoRegion: evaluation
+  RegionId workspace = kNoRegion;
+  std::vector<Binding> params;
+  GradBindings grads;
+  void touch(Touches& touches) const;
+};
+
+// A layer over a micro-batch.
+struct Backward {
+  static constexpr std::string_view name = "backward";
+  RegionId x = kNoRegion;
+  RegionId dy = kNoRegion;  // becomes the gradient of x
+  RegionId saved = kNoRegion, workspace = kNoRegion;
+  nn::Recompute keep = nn::Recompute::none;  // as in Forward
+  std::vector<Binding> params;
+  GradBindings grads;
+  void touch(Touches& touches) const;
+};
+
+// One gradient buffer added to another.
+struct AddGrads {
+  static constexpr std::string_view name = "add_grads";
+  Binding sum;
+  RegionId from = kNoRegion;
+  void touch(Touches& touches) const;
+};
+
+// Sums chunks of gradients over the ranks along some axes.
+struct Reduce {
+  static constexpr std::string_view name = "reduce";
+  static constexpr Lane comm_lane = Lane::reduce;
+  struct Summand {
+    ChunkRange chunks;
+    bool accumulate = false;  // the sum is added to what the shard holds
+  };
+  comm::Axes over;
+  comm::Axes sharded;   // what a rank gives is its part over these axes
+  bool scatter = true;  // it gets its part over those and `over`; false: all of the sum
+  std::vector<Summand> bucket;
+  RegionId wire = kNoRegion;  // copy in the communication dtype, or in cells
+  // With cells, slices are exchanged and each rank sums those that came to it: `arrived`.
+  std::optional<WireCode> code;
+  RegionId arrived = kNoRegion;
+  // Sums of the whole bucket on their way from one reduction to the next, in fp32.
+  RegionId from = kNoRegion, to = kNoRegion;  // kNoRegion: the gradients
+  void touch(Touches& touches) const;
+};
+
+// Assembles sums of which each rank along some axes has its part, for those that keep gradients whole.
+struct GatherSums {
+  static constexpr std::string_view name = "gather_sums";
+  static constexpr Lane comm_lane = Lane::reduce;
+  comm::Axes over;
+  std::vector<ChunkRange> bucket;
+  RegionId wire = kNoRegion;  // as in Reduce
+  void touch(Touches& touches) const;
+};
+
+// The same for the touched rows of an embedding.
+struct ReduceRows {
+  static constexpr std::string_view name = "reduce_rows";
+  static constexpr Lane comm_lane = Lane::reduce;
+  comm::Axes over;
+  int group = 0;
+  void touch(Touches& touches) const;
+};
+
+// Exact sums of the micro-batches' losses and, in evaluation, of their hits.
+struct SumLosses {
+  static constexpr std::string_view name = "sum_losses";
+  void touch(Touches& touches) const;
+};
+
+// Sum of squares and non-finite values of a group's own gradients.
+struct Scan {
+  static constexpr std::string_view name = "scan";
+  int group = 0;
+  void touch(Touches& touches) const;
+};
+
+// Combines the sums of all ranks: global norm, clip factor, overflow.
+struct Norm {
+  static constexpr std::string_view name = "norm";
+  static constexpr Lane comm_lane = Lane::reduce;
+  comm::Axes over;
+  void touch(Touches& touches) const;
+};
+
+// The optimizer step of a chunk. Without a region, a state is where it is kept.
+struct Update {
+  static constexpr std::string_view name = "update";
+  int group = 0, chunk = 0;
+  RegionId grads = kNoRegion;
+  RegionId states = kNoRegion;  // masters and moments
+  RegionId made = kNoRegion;    // the new parameters
+  void touch(Touches& touches) const;
+};
+
+// Hands the step's outcome to the host.
+struct Finish {
+  static constexpr std::string_view name = "finish";
+  void touch(Touches& touches) const;
+};
+
+using Action = std::variant<Start, Read, Fetch, Store, Write, GradsToHost, Encode, Gather, Decode, ZeroGrads,
+                            Forward, Recompute, Loss, Backward, AddGrads, Reduce, GatherSums, ReduceRows,
+                            SumLosses, Scan, Norm, Update, Finish>;
+
+struct Instruction {
+  Action action;
+  Lane lane = Lane::compute;
+  int unit = 0;  // that it serves: the index of a layer
+  int micro_batch = -1;
+  std::vector<int> waits;    // earlier instructions on other lanes
+  std::vector<int> carried;  // instructions of the step before, on other lanes
+  bool signals = false;      // some later instruction waits for this one
+
+  template <class Kind>
+  bool is() const {
+    return std::holds_alternative<Kind>(action);
+  }
+  // Null where it is of another kind.
+  template <class Kind>
+  const Kind* as() const {
+    return std::get_if<Kind>(&action);
+  }
+  template <class Kind>
+  Kind* as() {
+    return std::get_if<Kind>(&action);
+  }
+};
+
+std::string_view name_of(const Instruction& in);
+Touches touches_of(const Instruction& in);
+// The communicator that it uses, whichever lane it runs on: that of a lane, over some axes. None: it does not
+// communicate.
+struct CommUse {
+  Lane lane = Lane::gather;
+  comm::Axes over;
+  auto operator<=>(const CommUse&) const = default;
+};
+std::optional<CommUse> comm_use_of(const Instruction& in);
+// The parameters that a layer reads; none: it is no work of a layer.
+std::span<const Binding> params_of(const Instruction& in);
+// The gradients that a layer adds to; null: it adds to none.
+const GradBindings* grads_of(const Instruction& in);
+// One line, for people and traces.
+std::string describe(const Instruction& in, const UnitTable& units);
+
+}  // namespace zeno::zero

@@ -1,0 +1,35 @@
+// Collects instructions and regions, then derives what follows from them: how long each region lives (from
+// its first to its last use), where it lies in its pool, and which instructions must wait for which.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "zeno/zero/program/program.h"
+
+namespace zeno::zero {
+
+// No model that is trained comes near; a plan of more would take minutes and gigabytes.
+inline constexpr int64_t kMostInstructions = int64_t(1) << 20;
+// Error(usage) for a step of more.
+void check_instructions(int64_t count);
+
+class ProgramBuilder {
+ public:
+  RegionId region(Purpose purpose, size_t bytes, Tier tier = Tier::device);
+  // Returns the index of the instruction.
+  int add(Instruction instruction);
+  // Keeps the region alive up to the instruction added last, so that lanes may overlap.
+  void hold(RegionId region);
+  Program finish();
+
+ private:
+  void derive_waits();
+
+  Program program_;
+};
+
+// May two regions have the same bytes at different times?
+bool share_bytes(const Region& a, const Region& b);
+
+}  // namespace zeno::zero

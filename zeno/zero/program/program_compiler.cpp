@@ -1,0 +1,296 @@
+// compile(): walks the schedule once and emits gathers, computation, gradients and the optimizer step.
+// compile_evaluation() walks its forward half.
+#include <map>
+#include <utility>
+
+#include "zeno/base/error.h"
+#include "zeno/base/file.h"
+#include "zeno/base/math.h"
+#include "zeno/zero/program/activation_plan.h"
+#include "zeno/zero/program/gradient_plan.h"
+#include "zeno/zero/program/optimizer_plan.h"
+#include "zeno/zero/program/program.h"
+#include "zeno/zero/program/program_builder.h"
+#include "zeno/zero/program/residency.h"
+#include "zeno/zero/program/schedule.h"
+
+namespace zeno::zero {
+namespace {
+
+class Compiler {
+ public:
+  Compiler(const CompileInput& input, bool trains)
+      : input_(input),
+        trains_(trains),
+        segments_(make_segments(input)),
+        steps_(trains ? make_schedule(input, segments_) : make_evaluation_schedule(input)),
+        residency_(plan_residency(input, steps_)),
+        activations_(input, steps_, builder_),
+        gradients_(input, steps_, builder_),
+        optimizer_(input, builder_),
+        resident_(input.units.groups.size(), kNoRegion),
+        fresh_(input.units.groups.size(), false),
+        segment_of_(input.model.layers.size()) {
+    for (int s = 0; s < int(segments_.size()); ++s) {
+      for (int layer = segments_[s].first; layer <= segments_[s].last; ++layer) segment_of_[layer] = s;
+    }
+  }
+
+  Program run() {
+    builder_.add({.action = Start{}});
+    if (trains_) optimizer_.bring_ahead();
+    for (int s = 0; s < int(steps_.size()); ++s) {
+      issue_gathers(s);
+      activations_.before(s, outputs_);
+      emit(s);
+      activations_.after(s, outputs_);
+      if (trains_) gradients_.after(s);
+    }
+    if (trains_) gradients_.flush();
+    finish_step();
+    Program program = builder_.finish();
+    program.trains = trains_;
+    return program;
+  }
+
+ private:
+  void issue_gathers(int s) {
+    for (; next_gather_ < residency_.size() && residency_[next_gather_].issue <= s; ++next_gather_) {
+      const Residency& r = residency_[next_gather_];
+      const Group& group = input_.units.groups[r.group];
+      const RegionId kept = group.moves ? bring_params(r.group) : kNoRegion;
+      RegionId region = kept;
+      if (r.gathered == Gathered::into_region) {
+        region =
+            builder_.region(Purpose::gathered, group.gathered_bytes(group.padded(), input_.policy.compute));
+      }
+      upcoming_[{r.group, r.first}] = region;
+      if (r.gathered != Gathered::never) gather(r, region, kept);
+    }
+  }
+
+  // What updates have left stale is completed where it is kept, once per step; what is kept in parts is put
+  // together for each interval.
+  void gather(const Residency& r, RegionId region, RegionId kept) {
+    const Group& group = input_.units.groups[r.group];
+    const int mb = steps_[r.first].micro_batch;
+    if (group.stale() && !fresh_[r.group])
+      gather(r.group, kNoRegion, kNoRegion, group.optimizer, group.params, mb);
+    fresh_[r.group] = true;
+    if (r.gathered != Gathered::into_region) return;
+    if (group.int8) encode(r.group, region, kept, mb);
+    gather(r.group, region, kept, group.params, {}, mb);
+  }
+
+  void encode(int g, RegionId region, RegionId kept, int mb) {
+    builder_.add({.action = Encode{.group = g, .from = kept, .to = region},
+                  .lane = gather_lane(),
+                  .unit = input_.units.groups[g].unit,
+                  .micro_batch = mb});
+  }
+
+  // From parts over some axes to parts over fewer. Across hosts first: then every byte comes to a host once,
+  // and its ranks get it from each other.
+  void gather(int g, RegionId region, RegionId kept, comm::Axes from, comm::Axes to, int mb) {
+    constexpr comm::Axes kOuter{comm::Axis::outer};
+    const comm::Axes missing = from - to;
+    // Encoding has put this rank's part in its place.
+    const bool in_place = region == kNoRegion || input_.units.groups[g].int8;
+    if (in_place) kept = kNoRegion;
+    if (!missing.has(kOuter) || missing == kOuter)
+      return gather(g, region, kept, from, missing, in_place, mb);
+    gather(g, region, kept, from, kOuter, in_place, mb);
+    gather(g, region, kNoRegion, from - kOuter, missing - kOuter, true, mb);
+  }
+
+  void gather(int g, RegionId region, RegionId kept, comm::Axes sharded, comm::Axes over, bool in_place,
+              int mb) {
+    const Group& group = input_.units.groups[g];
+    const auto& chunks = group.partition.chunks();
+    const auto elements = [&](int c) { return group.partition.part(chunks[c], 0, sharded - over).count; };
+    for (int c = 0; c < int(chunks.size());) {
+      ChunkRange range{g, c, 0, region};
+      int64_t sum = 0;
+      do {
+        sum += elements(c++);
+        ++range.count;
+      } while (c < int(chunks.size()) && sum + elements(c) <= input_.policy.gather_bucket);
+      builder_.add({.action = Gather{over, sharded, range, kept, in_place},
+                    .lane = gather_lane(),
+                    .unit = group.unit,
+                    .micro_batch = mb});
+    }
+  }
+
+  Lane gather_lane() const { return input_.policy.overlap ? Lane::gather : Lane::compute; }
+
+  // What this rank keeps of a group's parameters, from the disk or the host to where it can be used.
+  RegionId bring_params(int g) {
+    const Group& group = input_.units.groups[g];
+    const size_t bytes = group.stored_bytes(group.partition.shard(group.params), input_.policy.compute);
+    RegionId region = kNoRegion;
+    if (group.tier == Tier::disk) {
+      // Extents are whole pages: the last one reaches past its end.
+      region = builder_.region(Purpose::staging, round_up(bytes, kDirectAlign) + kDirectAlign, Tier::host);
+      for (int c = input_.units.first_chunk[g]; c < input_.units.first_chunk[g + 1]; ++c) {
+        builder_.add({.action = Read{.payload = {Moved::params, g, c}, .to = region},
+                      .lane = Lane::read,
+                      .unit = group.unit});
+      }
+    }
+    if (!input_.policy.offload.far_host) return region;
+    const RegionId on_device = builder_.region(Purpose::gathered, bytes);
+    builder_.add({.action = Fetch{.payload = {Moved::params, g}, .from = region, .to = on_device},
+                  .lane = gather_lane(),
+                  .unit = group.unit});
+    return on_device;
+  }
+
+  // Right before its use: the cells are small and come ahead, the decoded weights are large.
+  RegionId decode(int group, RegionId cells) {
+    const Group& g = input_.units.groups[group];
+    const RegionId region =
+        builder_.region(Purpose::gathered, size_t(g.padded()) * size_of(input_.policy.compute));
+    builder_.add({.action = Decode{.group = group, .from = cells, .to = region}, .unit = g.unit});
+    return region;
+  }
+
+  void emit(int s) {
+    const ComputeStep& step = steps_[s];
+    builder_.add({.action = action(s), .unit = step.layer, .micro_batch = step.micro_batch});
+  }
+
+  Action action(int s) {
+    switch (steps_[s].pass) {
+      case Pass::forward:
+        return forward(s);
+      case Pass::recompute:
+        return recompute(s);
+      case Pass::loss:
+        return loss(s);
+      case Pass::backward:
+        return backward(s);
+    }
+    fail(ErrorKind::internal, "[program] step {} of the schedule is of no kind", s);
+  }
+
+  std::vector<Binding> bind_params(int s) {
+    std::vector<Binding> params;
+    for (int group : param_groups(input_, steps_[s])) {
+      const auto fresh = upcoming_.find({group, s});
+      if (fresh != upcoming_.end()) {
+        const bool cells = input_.units.groups[group].coded();
+        resident_[group] = cells ? decode(group, fresh->second) : fresh->second;
+      }
+      params.push_back({group, resident_[group]});
+    }
+    return params;
+  }
+
+  size_t activation_bytes() const {
+    return size_t(input_.shape.rows() * input_.model.hidden) * size_of(input_.policy.compute);
+  }
+  RegionId new_activation() { return builder_.region(Purpose::activations, activation_bytes()); }
+  const Segment& segment(int layer) const { return segments_[segment_of_[layer]]; }
+  nn::LayerSizes sizes(int layer) const {
+    return input_.model.layers[layer]->sizes(input_.shape, input_.policy.compute, segment(layer).keep);
+  }
+  // Output of `layer` (-1: the tokens, which are no activation).
+  RegionId output(int layer, int mb) const { return layer < 0 ? kNoRegion : outputs_.at({layer, mb}); }
+
+  RegionId new_workspace(int layer) { return builder_.region(Purpose::workspace, sizes(layer).workspace); }
+  RegionId new_saved(int layer, int mb) {
+    return saved_[{layer, mb}] = builder_.region(Purpose::activations, sizes(layer).saved);
+  }
+
+  Forward forward(int s) {
+    const int layer = steps_[s].layer, mb = steps_[s].micro_batch;
+    Forward op{.keep = segment(layer).keep, .params = bind_params(s)};
+    op.x = output(layer - 1, mb);
+    op.y = outputs_[{layer, mb}] = new_activation();
+    op.workspace = new_workspace(layer);
+    const bool saves = !segment(layer).recompute && layer >= input_.units.first_trained();
+    if (saves) op.saved = new_saved(layer, mb);
+    return op;
+  }
+
+  // The last layer of a segment runs again for what it saves; its output is known not to be needed.
+  Recompute recompute(int s) {
+    const int layer = steps_[s].layer, mb = steps_[s].micro_batch;
+    Forward op{.keep = segment(layer).keep, .params = bind_params(s)};
+    op.x = output(layer - 1, mb);
+    if (layer < segment(layer).last) op.y = outputs_[{layer, mb}] = new_activation();
+    op.workspace = new_workspace(layer);
+    op.saved = new_saved(layer, mb);
+    return {std::move(op)};
+  }
+
+  // The gradient takes the place of the last activation and flows back through every layer in that region.
+  Loss loss(int s) {
+    const int layer = steps_[s].layer, mb = steps_[s].micro_batch;
+    Loss op{.x = output(layer - 1, mb), .params = bind_params(s)};
+    if (trains_) {
+      op.grads = gradients_.bind(s);
+      op.dx = stream_[mb] = op.x;
+    }
+    op.workspace =
+        builder_.region(Purpose::logits, input_.model.loss->workspace(input_.shape, input_.policy.compute));
+    return op;
+  }
+
+  Backward backward(int s) {
+    const int layer = steps_[s].layer, mb = steps_[s].micro_batch;
+    Backward op{.keep = segment(layer).keep, .params = bind_params(s), .grads = gradients_.bind(s)};
+    op.x = output(layer - 1, mb);
+    op.dy = stream_.at(mb);
+    op.saved = saved_.at({layer, mb});
+    op.workspace = new_workspace(layer);
+    return op;
+  }
+
+  void finish_step() {
+    const int last = input_.units.loss_layer();
+    builder_.add({.action = SumLosses{}, .unit = last});
+    if (trains_) optimizer_.send_gradients();
+    if (trains_) scan_gradients();
+    // The step ends on the compute lane; where updates follow, other work can go on meanwhile.
+    const bool beside = trains_ && !input_.data_axes().empty() && input_.policy.overlap;
+    builder_.add(
+        {.action = Norm{input_.data_axes()}, .lane = beside ? Lane::reduce : Lane::compute, .unit = last});
+    builder_.add({.action = Finish{}, .unit = last});
+    if (trains_) optimizer_.update_all();
+  }
+
+  void scan_gradients() {
+    for (int g = 0; g < int(input_.units.groups.size()); ++g) {
+      const Group& group = input_.units.groups[g];
+      if (group.trainable) builder_.add({.action = Scan{g}, .unit = group.unit});
+    }
+  }
+
+  const CompileInput& input_;
+  bool trains_;
+  std::vector<Segment> segments_;
+  std::vector<ComputeStep> steps_;
+  std::vector<Residency> residency_;
+  ProgramBuilder builder_;
+  ActivationPlan activations_;
+  GradientPlan gradients_;
+  OptimizerPlan optimizer_;
+  size_t next_gather_ = 0;
+  // (group, first step) → where its gather goes, or its storage
+  std::map<std::pair<int, int>, RegionId> upcoming_;
+  std::vector<RegionId> resident_;  // of each group now
+  std::vector<bool> fresh_;         // groups whose storage this step has completed
+  std::vector<int> segment_of_;
+  std::map<std::pair<int, int>, RegionId> outputs_, saved_;  // by (layer, micro-batch)
+  std::map<int, RegionId> stream_;                           // gradient of the activations, by micro-batch
+};
+
+}  // namespace
+
+Program compile(const CompileInput& input) { return Compiler(input, input.policy.trains).run(); }
+
+Program compile_evaluation(const CompileInput& input) { return Compiler(input, false).run(); }
+
+}  // namespace zeno::zero
