@@ -10,6 +10,7 @@
 #include "zeno/kernels/embedding.h"
 #include "zeno/kernels/fp8.h"
 #include "zeno/kernels/grad_scan.h"
+#include "zeno/kernels/head_slices.h"
 #include "zeno/kernels/matmul.h"
 #include "zeno/kernels/nf4.h"
 #include "zeno/kernels/noise.h"
@@ -35,6 +36,8 @@ namespace zeno {
   K(layernorm_backward, (const NormBackward& op), (op))                                                  \
   K(rope_forward, (const RopeForward& op), (op))                                                         \
   K(rope_backward, (const RopeBackward& op), (op))                                                       \
+  K(pack_heads, (const HeadSlices& op), (op))                                                            \
+  K(unpack_heads, (const HeadSlices& op), (op))                                                          \
   K(swiglu_forward, (Tensor gate_up, Tensor y), (gate_up, y))                                            \
   K(swiglu_backward, (Tensor gate_up, Tensor dy, Tensor dgate_up, Tensor y), (gate_up, dy, dgate_up, y)) \
   K(gelu_forward, (Gelu kind, Tensor x, Tensor y), (kind, x, y))                                         \

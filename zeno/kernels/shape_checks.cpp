@@ -38,6 +38,16 @@ void check_heads(const Op& op, const Tensor& x) {
 
 }  // namespace
 
+void check_shapes(const HeadSlices& op) {
+  const bool whole = op.heads % op.ranks == 0 && (op.kv_heads % op.ranks == 0 || op.ranks % op.kv_heads == 0);
+  ensure(whole && op.batch * op.seq == op.tokens.rows,
+         "[kernels] heads: got {} + 2 × {} for {} ranks and {} rows, expected whole heads", op.heads,
+         op.kv_heads, op.ranks, op.tokens.rows);
+  const DType dtype = op.tokens.dtype;
+  check_shape("tokens", op.tokens, op.batch * op.seq, op.token_heads() * op.head_dim, dtype);
+  check_shape("slices", op.slices, op.tokens.rows * op.ranks, op.slice_heads() * op.head_dim, dtype);
+}
+
 void check_shapes(const Matmul& op) {
   const int64_t m = op.c.rows, n = op.c.cols;
   const int64_t k = op.transpose_a ? op.a.rows : op.a.cols;

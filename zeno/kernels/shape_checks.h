@@ -1,6 +1,7 @@
 // What the kernels of every device expect of their arguments; throws an internal Error otherwise.
 #pragma once
 
+#include "zeno/kernels/head_slices.h"
 #include "zeno/kernels/matmul.h"
 #include "zeno/kernels/noise.h"
 #include "zeno/kernels/norm.h"
@@ -8,6 +9,7 @@
 
 namespace zeno {
 
+void check_shapes(const HeadSlices& op);
 void check_shapes(const Matmul& op);
 void check_shapes(const Dropout& op);
 void check_shapes(const UniformNoise& op);

@@ -7,6 +7,7 @@
 #include "zeno/device/copy.h"
 #include "zeno/kernels/attention.h"
 #include "zeno/kernels/attention_decode.h"
+#include "zeno/kernels/head_slices.h"
 #include "zeno/kernels/rope.h"
 #include "zeno/nn/block.h"
 #include "zeno/nn/layout.h"
@@ -21,11 +22,14 @@ namespace {
 struct Intermediates {
   NormedLinear::Normed normed;
   Tensor projected;  // [R, (H+2G)·D], qkv as the projection leaves it; usually qkv itself
-  Tensor qkv;        // [R, (H+2G)·D], as attention reads it
+  Tensor qkv;        // [R, (H+2G)·D], after q/k-norm and rope
   Tensor raw;        // [R, (H+G)·D], queries and keys before q/k-norm, for its backward
   Tensor rstd;       // f32 [R, H+G], with q/k-norm
   Tensor out;        // [R, H·D]
   Tensor lse;        // f32 [B·H, T]
+  // Where ranks share sequences, of all their tokens and this rank's heads: as attention reads and writes it.
+  Tensor heads_qkv, heads_out;
+  Tensor qkv_slices, out_slices;  // sent for it, and what comes of it
   Tensor out_fp8;
   Lora::Space out_lora;
 };
@@ -39,6 +43,8 @@ class Attention final : public Layer {
   LayerSizes sizes(BatchShape shape, DType compute, Recompute recompute) const override;
   void forward(const ForwardArgs& args, Recompute recompute) const override;
   void backward(const BackwardArgs& args, Recompute recompute) const override;
+  int parts(BatchShape shape) const override;
+  Joint joint(const JointArgs& args) const override;
   LayerWork work(BatchShape shape, DType compute, Recompute recompute) const override;
   size_t cache_bytes(CacheShape shape, DType compute) const override;
 
@@ -47,12 +53,22 @@ class Attention final : public Layer {
     Tensor dout;       // [R, H·D]
     Tensor dqkv;       // [R, (H+2G)·D]
     Tensor workspace;  // of the attention kernel
+    // Where ranks share sequences, as in Intermediates.
+    Tensor dout_slices, dqkv_slices;
+    Tensor heads_dout, heads_dqkv;
   };
 
   int64_t q_cols() const { return o_.heads * o_.head_dim; }
   int64_t k_cols() const { return o_.kv_heads * o_.head_dim; }
   int64_t qkv_cols() const { return q_cols() + 2 * k_cols(); }
+  static bool shared(BatchShape shape) { return shape.context > 1; }
   AttentionShape kernel_shape(BatchShape shape) const;
+  HeadSlices head_slices(BatchShape shape, bool keys, Tensor tokens, Tensor slices) const;
+  Tensor take_lse(Layout& layout, BatchShape shape) const {
+    const AttentionShape kernel = kernel_shape(shape);
+    return layout.take(DType::f32, kernel.batch * kernel.heads, kernel.seq);
+  }
+  Tensor take_heads(Layout& layout, BatchShape shape, DType compute, bool keys) const;
 
   Intermediates cut_saved(Layout& saved, BatchShape shape, DType compute, Recompute recompute) const;
   void cut_forward(Intermediates& t, Layout& work, BatchShape shape, DType compute) const;
@@ -62,7 +78,14 @@ class Attention final : public Layer {
 
   void rotate(StreamRef stream, std::span<const Tensor> params, const Batch& batch,
               const Intermediates& t) const;
+  void project(const ForwardArgs& args, const Intermediates& t) const;
   void attend(const ForwardArgs& args, const Intermediates& t) const;
+  void finish(const ForwardArgs& args, const Intermediates& t) const;
+  void finish_backward(const BackwardArgs& args, const Intermediates& t, const Gradients& g) const;
+  void attend_backward(const BackwardArgs& args, const Intermediates& t, const Gradients& g,
+                       bool selective) const;
+  void project_backward(const BackwardArgs& args, const Intermediates& t, const Gradients& g,
+                        bool selective) const;
   void rotate_backward(const BackwardArgs& args, const Intermediates& t, Tensor dqkv) const;
 
   BlockOptions o_;
@@ -111,13 +134,41 @@ Attention::Attention(const BlockOptions& options) : o_(options) {
 
 AttentionShape Attention::kernel_shape(BatchShape shape) const {
   return {.batch = shape.batch,
-          .seq = shape.seq,
-          .heads = o_.heads,
-          .kv_heads = o_.kv_heads,
+          .seq = shape.whole_seq(),
+          .heads = o_.heads / shape.context,
+          .kv_heads = std::max<int64_t>(1, o_.kv_heads / shape.context),
           .head_dim = o_.head_dim,
           .scale = float(1.0 / std::sqrt(double(o_.head_dim))),
           .window = o_.window,
           .deterministic = shape.deterministic};
+}
+
+int Attention::parts(BatchShape shape) const {
+  if (!shared(shape)) return 1;
+  const int64_t ranks = shape.context;
+  require(
+      o_.heads % ranks == 0 && (o_.kv_heads % ranks == 0 || ranks % o_.kv_heads == 0), ErrorKind::usage,
+      "[{}] --context: got {} ranks for {} query heads and {} key heads, expected a number that divides the "
+      "query heads, and divides the key heads or is a multiple of them",
+      o_.name, ranks, o_.heads, o_.kv_heads);
+  return 3;
+}
+
+HeadSlices Attention::head_slices(BatchShape shape, bool keys, Tensor tokens, Tensor slices) const {
+  return {.batch = shape.batch,
+          .seq = shape.seq,
+          .ranks = shape.context,
+          .heads = o_.heads,
+          .kv_heads = keys ? o_.kv_heads : 0,
+          .head_dim = o_.head_dim,
+          .tokens = tokens,
+          .slices = slices};
+}
+
+// Slices for, or from, all ranks, and what attention has of all tokens: both have this size.
+Tensor Attention::take_heads(Layout& layout, BatchShape shape, DType compute, bool keys) const {
+  const int64_t heads = head_slices(shape, keys, {}, {}).slice_heads();
+  return layout.take(compute, shape.rows() * shape.context, heads * o_.head_dim);
 }
 
 // What stays from forward to backward. Rope turns qkv in place and its backward needs no input. Q/k-norm
@@ -129,15 +180,21 @@ Intermediates Attention::cut_saved(Layout& saved, BatchShape shape, DType comput
   t.normed.rstd = saved.take(DType::f32, rows, 1);
   if (o_.norm == Norm::layer) t.normed.mean = saved.take(DType::f32, rows, 1);
   if (recompute == Recompute::none) t.normed.h = saved.take(compute, rows, o_.hidden);
-  t.projected = saved.take(compute, rows, qkv_cols());
-  if (!o_.qk_norm || recompute == Recompute::none) t.qkv = t.projected;
+  if (shared(shape)) {
+    t.heads_qkv = take_heads(saved, shape, compute, true);
+    t.heads_out = take_heads(saved, shape, compute, false);
+  } else {
+    t.projected = saved.take(compute, rows, qkv_cols());
+    if (!o_.qk_norm || recompute == Recompute::none) t.qkv = t.projected;
+  }
   if (o_.qk_norm) {
     t.rstd = saved.take(DType::f32, rows, o_.heads + o_.kv_heads);
-    t.raw = t.qkv.rows > 0 ? saved.take(compute, rows, q_cols() + k_cols())
-                           : t.projected.columns(0, q_cols() + k_cols());
+    const bool beside = shared(shape) || t.qkv.rows > 0;
+    t.raw =
+        beside ? saved.take(compute, rows, q_cols() + k_cols()) : t.projected.columns(0, q_cols() + k_cols());
   }
   t.out = saved.take(compute, rows, q_cols());
-  t.lse = saved.take(DType::f32, shape.batch * o_.heads, shape.seq);
+  t.lse = take_lse(saved, shape);
   qkv_.lora.cut_saved(t.normed.lora, saved, rows, compute);
   out_lora_.cut_saved(t.out_lora, saved, rows, compute);
   return t;
@@ -151,6 +208,11 @@ void Attention::cut_forward(Intermediates& t, Layout& work, BatchShape shape, DT
     t.normed.mean = work.take(DType::f32, rows, 1);
     t.rstd = work.take(DType::f32, rows, o_.heads + o_.kv_heads);
   }
+  if (shared(shape) && t.heads_qkv.rows == 0) {
+    t.heads_qkv = take_heads(work, shape, compute, true);
+    t.heads_out = take_heads(work, shape, compute, false);
+  }
+  const size_t before_qkv = work.mark();
   if (t.qkv.rows == 0) t.qkv = work.take(compute, rows, qkv_cols());
   if (t.projected.rows == 0) t.projected = t.qkv;
   const size_t before_h = work.mark();
@@ -158,9 +220,14 @@ void Attention::cut_forward(Intermediates& t, Layout& work, BatchShape shape, DT
   if (shape.fp8) t.normed.fp8 = take_fp8(work, rows, o_.hidden, qkv_cols());
   qkv_.lora.cut_rest(t.normed.lora, work, rows, compute);
   work.rewind(before_h);  // h is dead once qkv exists
+  if (shared(shape)) {
+    t.qkv_slices = take_heads(work, shape, compute, true);
+    work.rewind(before_qkv);  // both are dead once they have been sent
+    t.out_slices = take_heads(work, shape, compute, false);
+  }
   if (t.out.rows == 0) {
     t.out = work.take(compute, rows, q_cols());
-    t.lse = work.take(DType::f32, shape.batch * o_.heads, shape.seq);
+    t.lse = take_lse(work, shape);
   }
   if (shape.fp8) t.out_fp8 = take_fp8(work, rows, q_cols(), o_.hidden);
   out_lora_.cut_rest(t.out_lora, work, rows, compute);
@@ -172,14 +239,23 @@ Attention::Gradients Attention::cut_backward(Intermediates& t, Layout& work, Bat
   Gradients g;
   g.dqkv = work.take(compute, rows, qkv_cols());
   const size_t inside_attention = work.mark();
+  if (shared(shape)) g.heads_dqkv = take_heads(work, shape, compute, true);
+  const size_t before_dout = work.mark();
   g.dout = work.take(compute, rows, q_cols());
   const size_t before_attention = work.mark();
   if (shape.fp8) t.out_fp8 = take_fp8(work, rows, q_cols(), o_.hidden);
   out_lora_.cut_rest(t.out_lora, work, rows, compute);
   work.rewind(before_attention);
-  if (t.qkv.rows == 0) t.qkv = work.take(compute, rows, qkv_cols());
+  if (shared(shape)) {
+    g.dout_slices = take_heads(work, shape, compute, false);
+    g.heads_dout = take_heads(work, shape, compute, false);
+  } else if (t.qkv.rows == 0) {
+    t.qkv = work.take(compute, rows, qkv_cols());
+  }
   g.workspace = work.take(DType::u8, 1,
                           int64_t(attention_backward_workspace(shape.device, kernel_shape(shape), compute)));
+  work.rewind(before_dout);
+  if (shared(shape)) g.dqkv_slices = take_heads(work, shape, compute, true);
   work.rewind(inside_attention);
   if (t.normed.h.rows == 0) t.normed.h = work.take(compute, rows, o_.hidden);
   if (shape.fp8) t.normed.fp8 = take_fp8(work, rows, o_.hidden, qkv_cols());
@@ -266,14 +342,34 @@ void Attention::attend(const ForwardArgs& args, const Intermediates& t) const {
                                    .out = t.out});
   } else {
     attention_forward(args.stream, {.shape = kernel_shape(batch.shape),
-                                    .qkv = t.qkv,
+                                    .qkv = shared(batch.shape) ? t.heads_qkv : t.qkv,
                                     .doc_start = batch.doc_start,
                                     .documents = batch.documents,
-                                    .out = t.out,
+                                    .out = shared(batch.shape) ? t.heads_out : t.out,
                                     .lse = t.lse});
   }
 }
 
+void Attention::project(const ForwardArgs& args, const Intermediates& t) const {
+  qkv_.forward(args.stream, args.params, args.x, t.normed, t.projected, {.key = args.batch.noise});
+  rotate(args.stream, args.params, args.batch, t);
+  if (shared(args.batch.shape))
+    pack_heads(args.stream, head_slices(args.batch.shape, true, t.qkv, t.qkv_slices));
+}
+
+void Attention::finish(const ForwardArgs& args, const Intermediates& t) const {
+  if (shared(args.batch.shape))
+    unpack_heads(args.stream, head_slices(args.batch.shape, false, t.out, t.out_slices));
+  linear_forward(args.stream, {.x = t.out,
+                               .weight = pick(args.params, out_),
+                               .bias = pick(args.params, out_bias_),
+                               .residual = args.x,
+                               .y = args.y,
+                               .fp8 = t.out_fp8});
+  out_lora_.forward({args.stream, args.params, {.key = args.batch.noise}}, t.out, t.out_lora, args.y);
+}
+
+// In one part, or in three where ranks share sequences.
 void Attention::forward(const ForwardArgs& args, Recompute recompute) const {
   const BatchShape shape = args.batch.shape;
   const DType compute = args.x.dtype;
@@ -285,17 +381,10 @@ void Attention::forward(const ForwardArgs& args, Recompute recompute) const {
   Layout work(args.workspace);
   cut_forward(t, work, shape, compute);
 
-  const NoiseSource noise{.key = args.batch.noise};
-  qkv_.forward(args.stream, args.params, args.x, t.normed, t.projected, noise);
-  rotate(args.stream, args.params, args.batch, t);
-  attend(args, t);
-  linear_forward(args.stream, {.x = t.out,
-                               .weight = pick(args.params, out_),
-                               .bias = pick(args.params, out_bias_),
-                               .residual = args.x,
-                               .y = args.y,
-                               .fp8 = t.out_fp8});
-  out_lora_.forward({args.stream, args.params, noise}, t.out, t.out_lora, args.y);
+  const int last = parts(shape) - 1;
+  if (args.part == 0) project(args, t);
+  if (args.part == last / 2) attend(args, t);
+  if (args.part == last) finish(args, t);
 }
 
 void Attention::backward(const BackwardArgs& args, Recompute recompute) const {
@@ -303,9 +392,15 @@ void Attention::backward(const BackwardArgs& args, Recompute recompute) const {
   const DType compute = args.x.dtype;
   Layout saved(args.saved), work(args.workspace);
   Intermediates t = cut_saved(saved, shape, compute, recompute);
-  const bool selective = recompute == Recompute::selective;
   const Gradients g = cut_backward(t, work, shape, compute);
+  const bool selective = recompute == Recompute::selective;
+  const int last = parts(shape) - 1;
+  if (args.part == 0) finish_backward(args, t, g);
+  if (args.part == last / 2) attend_backward(args, t, g, selective);
+  if (args.part == last) project_backward(args, t, g, selective);
+}
 
+void Attention::finish_backward(const BackwardArgs& args, const Intermediates& t, const Gradients& g) const {
   const Lora::Call call{args.stream, args.params, {.key = args.batch.noise}};
   out_lora_.begin_backward(call, args.dy, t.out_lora);
   out_lora_.weight_gradients(call, args, t.out, args.dy, t.out_lora);
@@ -318,18 +413,48 @@ void Attention::backward(const BackwardArgs& args, Recompute recompute) const {
                                 .fresh = args.fresh,
                                 .fp8 = t.out_fp8});
   out_lora_.add_input_gradient(call, t.out_lora, g.dout);
-  if (selective && o_.qk_norm) rotate(args.stream, args.params, args.batch, t);
-  attention_backward(args.stream, {.shape = kernel_shape(shape),
-                                   .qkv = t.qkv,
+  if (shared(args.batch.shape))
+    pack_heads(args.stream, head_slices(args.batch.shape, false, g.dout, g.dout_slices));
+}
+
+void Attention::attend_backward(const BackwardArgs& args, const Intermediates& t, const Gradients& g,
+                                bool selective) const {
+  const bool heads = shared(args.batch.shape);
+  if (selective && o_.qk_norm && !heads) rotate(args.stream, args.params, args.batch, t);
+  attention_backward(args.stream, {.shape = kernel_shape(args.batch.shape),
+                                   .qkv = heads ? t.heads_qkv : t.qkv,
                                    .doc_start = args.batch.doc_start,
-                                   .out = t.out,
+                                   .out = heads ? t.heads_out : t.out,
                                    .lse = t.lse,
-                                   .dout = g.dout,
-                                   .dqkv = g.dqkv,
+                                   .dout = heads ? g.heads_dout : g.dout,
+                                   .dqkv = heads ? g.heads_dqkv : g.dqkv,
                                    .workspace = g.workspace});
+}
+
+void Attention::project_backward(const BackwardArgs& args, const Intermediates& t, const Gradients& g,
+                                 bool selective) const {
+  if (shared(args.batch.shape))
+    unpack_heads(args.stream, head_slices(args.batch.shape, true, g.dqkv, g.dqkv_slices));
   rotate_backward(args, t, g.dqkv);
   if (selective && qkv_.needs_input(args.grads)) qkv_.normalise(args.stream, args.params, args.x, t.normed);
   qkv_.backward(args, t.normed, g.dqkv);
+}
+
+// Attention has what is received from, and sent to, all ranks; the slices are packed before or unpacked
+// after.
+Joint Attention::joint(const JointArgs& args) const {
+  Intermediates t;
+  if (args.saved) {
+    Layout saved(args.saved);
+    t = cut_saved(saved, args.shape, args.compute, args.recompute);
+  }
+  Layout work = args.workspace ? Layout(args.workspace) : Layout();
+  if (args.backward) {
+    const Gradients g = cut_backward(t, work, args.shape, args.compute);
+    return args.part == 0 ? Joint{g.dout_slices, g.heads_dout} : Joint{g.heads_dqkv, g.dqkv_slices};
+  }
+  cut_forward(t, work, args.shape, args.compute);
+  return args.part == 0 ? Joint{t.qkv_slices, t.heads_qkv} : Joint{t.heads_out, t.out_slices};
 }
 
 LayerWork Attention::work(BatchShape shape, DType compute, Recompute recompute) const {
@@ -339,10 +464,11 @@ LayerWork Attention::work(BatchShape shape, DType compute, Recompute recompute) 
   LayerWork work = qkv_.work(shape, list_.all()[size_t(qkv_.weight)], compute, recompute) +
                    work_of({rows, q, double(o_.hidden), compute, shape.fp8, trained}) +
                    out_lora_.work(rows, compute);
-  const double full = double(o_.window > 0 ? std::min(o_.window, shape.seq) : shape.seq);
+  const int64_t seq = shape.whole_seq();
+  const double full = double(o_.window > 0 ? std::min(o_.window, seq) : seq);
   // Keys seen by all tokens of a sequence: 1, 2, … up to the window, then the window each.
-  const double pairs = full * (full + 1) / 2 + (double(shape.seq) - full) * full;
-  const double scores = 2 * double(shape.batch) * pairs * q;
+  const double pairs = full * (full + 1) / 2 + (double(seq) - full) * full;
+  const double scores = 2 * double(shape.batch) * pairs * q / shape.context;
   work.forward += {.attention_flops = 2 * scores, .bytes = element * (qkv + q)};
   // Backward computes the scores again.
   work.backward += {.attention_flops = 5 * scores, .bytes = element * 2 * (qkv + q)};

@@ -30,6 +30,8 @@ class Block final : public Layer {
   LayerWork work(BatchShape shape, DType compute, Recompute recompute) const override {
     return attention_->work(shape, compute, recompute) + mlp_->work(shape, compute, recompute);
   }
+  int parts(BatchShape shape) const override { return attention_->parts(shape); }
+  Joint joint(const JointArgs& args) const override;
   size_t cache_bytes(CacheShape shape, DType compute) const override {
     return attention_->cache_bytes(shape, compute);
   }
@@ -100,7 +102,23 @@ void Block::forward(const ForwardArgs& args, Recompute recompute) const {
   attention.y = middle;
   mlp.x = middle;
   attention_->forward(attention, recompute);
-  mlp_->forward(mlp, recompute);
+  mlp.part = 0;
+  if (args.part + 1 == parts(args.batch.shape)) mlp_->forward(mlp, recompute);
+}
+
+// Joints are attention's, and where it has its memory.
+Joint Block::joint(const JointArgs& args) const {
+  JointArgs attention = args;
+  if (args.saved) {
+    Layout layout(args.saved);
+    attention.saved = cut_saved(layout, args.shape, args.compute, args.recompute).attention;
+  } else if (args.workspace) {
+    Layout work(args.workspace);
+    cut_middle(work, args.shape, args.compute);
+    const int64_t used = int64_t(work.mark());
+    attention.workspace = args.workspace.columns(used, args.workspace.cols - used);
+  }
+  return attention_->joint(attention);
 }
 
 void Block::backward(const BackwardArgs& args, Recompute recompute) const {
@@ -115,7 +133,7 @@ void Block::backward(const BackwardArgs& args, Recompute recompute) const {
   attention.params = args.params.first(attention_parameters_);
   attention.grads = args.grads.first(attention_parameters_);
   attention.saved = saved.attention;
-  mlp_->backward(mlp, recompute);
+  if (args.part == 0) mlp_->backward(mlp, recompute);
   const bool trained = std::any_of(attention.grads.begin(), attention.grads.end(),
                                    [](const Tensor& gradient) { return bool(gradient); });
   if (args.dx || trained) attention_->backward(attention, recompute);

@@ -8,6 +8,10 @@
 // A model is a list: the first layer turns tokens into activations, the middle ones map [R, C] to [R, C], the
 // last one is the loss. Layers must be deterministic: running forward again gives the same bits (recompute
 // relies on it).
+//
+// A layer does not communicate either. Where it needs what other ranks have computed, its passes are cut into
+// parts, and the engine passes a joint between ranks after each part but the last. All parts of a pass get
+// the same views.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +61,9 @@ struct BatchShape {
   bool deterministic = false;               // GPU: attention gradients in a fixed order (AttentionShape)
   bool fp8 = false;                         // GPU: projections of blocks in fp8 (linear.h)
   bool fused_swiglu = false;                // GPU: SwiGLU fused into the matmuls around it (swiglu_product.h)
+  int context = 1;                          // ranks that share sequences: each has T tokens of all B
   int64_t rows() const { return batch * seq; }
+  int64_t whole_seq() const { return seq * context; }  // tokens of a sequence on all ranks that share it
 };
 
 // The key/value cache of layers during generation: its number of sequences, and of tokens in each.
@@ -68,10 +74,11 @@ struct CacheShape {
 // The tokens of one micro-batch, on the device.
 struct Batch {
   BatchShape shape;
-  Tensor tokens;          // i32 [1, R]
-  Tensor targets;         // i32 [1, R]; -1 = ignored
-  Tensor positions;       // i32 [1, R]
-  Tensor doc_start;       // i32 [1, R] (see AttentionForward); empty view: one document per sequence
+  Tensor tokens;     // i32 [1, R]
+  Tensor targets;    // i32 [1, R]; -1 = ignored
+  Tensor positions;  // i32 [1, R]
+  // i32 [1, B · whole sequence] (see AttentionForward); empty view: one document per sequence.
+  Tensor doc_start;
   int64_t documents = 0;  // with doc_start: how many there are; known on the host
   // Rows with a target, in order: i32 [1, ≤ R], and how many there are. Known on the host before the step.
   Tensor valid_rows;
@@ -94,6 +101,12 @@ struct LayerSizes {
   size_t workspace = 0;  // bytes of scratch during forward or backward
 };
 
+// What passes between the ranks that share sequences, between two parts of a layer's pass: of each sequence a
+// slice to each rank, in their order, and the same back.
+struct Joint {
+  Tensor send, recv;  // equal in size; [B · ranks · rows of a slice, columns]
+};
+
 // Views handed to a layer, in the order of parameters(). Gradients are fp32 (or the accumulation dtype) and
 // are added to, or written when they are fresh; an empty view means frozen: skip it.
 struct ForwardArgs {
@@ -105,6 +118,7 @@ struct ForwardArgs {
   Tensor saved;      // u8, LayerSizes::saved bytes; empty when nothing has to be kept (evaluation)
   Tensor workspace;  // u8
   Tensor cache;      // u8, cache_bytes(): generation; empty: tokens see their own micro-batch only
+  int part = 0;
 };
 
 struct BackwardArgs {
@@ -117,6 +131,17 @@ struct BackwardArgs {
   Tensor dx;  // [R, C], written; may be dy; empty when nothing below is trained
   Tensor saved, workspace;
   bool fresh = false;  // the gradients hold nothing yet: write them (only when writes_gradients())
+  int part = 0;
+};
+
+// A joint of a pass over a micro-batch: that after `part`.
+struct JointArgs {
+  BatchShape shape;
+  DType compute = DType::f32;
+  Recompute recompute = Recompute::none;  // as the pass was run with
+  bool backward = false;
+  Tensor saved, workspace;  // as the parts get them; both empty: only sizes are wanted
+  int part = 0;
 };
 
 class Layer {
@@ -129,6 +154,9 @@ class Layer {
   // `recompute` is what forward was run with to fill `saved` (never full: then the engine has run forward
   // again).
   virtual void backward(const BackwardArgs& args, Recompute recompute) const = 0;
+  // Parts that each pass is cut into.
+  virtual int parts(BatchShape) const { return 1; }
+  virtual Joint joint(const JointArgs&) const { fail(ErrorKind::internal, "[{}] has no joints", name()); }
   // What forward and backward do; `recompute` as in backward().
   virtual LayerWork work(BatchShape shape, DType compute, Recompute recompute) const = 0;
   // Can backward write its gradients instead of adding to them? Then nothing is cleared before the first one.

@@ -75,10 +75,13 @@ Cost CostModel::of(const Instruction& in) const {
                [&](const Gather& op) { return collective(gather_seconds(op)); },
                [&](const Decode& op) { return pass(decoded_bytes(op)); },
                [&](const ZeroGrads& op) { return pass(grad_bytes(op.grads.group)); },
-               [&](const Forward& op) { return forward_cost(in.unit, op, false); },
-               [&](const Recompute& op) { return forward_cost(in.unit, op.forward, true); },
+               [&](const Forward& op) { return part_of(forward_cost(in.unit, op, false), op.part); },
+               [&](const Recompute& op) {
+                 return part_of(forward_cost(in.unit, op.forward, true), op.forward.part);
+               },
                [&](const Loss&) { return loss_cost(); },
-               [&](const Backward& op) { return backward_cost(in.unit, op); },
+               [&](const Backward& op) { return part_of(backward_cost(in.unit, op), op.part); },
+               [&](const Exchange& op) { return collective(exchange_seconds(op)); },
                [&](const AddGrads& op) { return pass((1 + changed()) * grad_bytes(op.sum.group)); },
                [&](const Reduce& op) { return collective(reduce_seconds(op)); },
                [&](const GatherSums& op) { return collective(gather_sums_seconds(op)); },
@@ -127,6 +130,11 @@ Cost CostModel::loss_cost() const {
 Cost CostModel::backward_cost(int layer, const zero::Backward& op) const {
   const nn::LayerWork& layer_work = work(layer, op.keep);
   return compute(layer_work.backward, model_flops_of_backward(layer_work));
+}
+
+// Layers do not say what each part costs: an even share.
+Cost CostModel::part_of(const Cost& pass, const zero::Part& part) {
+  return {pass.resource, pass.seconds / part.count, pass.model_flops / part.count};
 }
 
 // A core fetches what it changes once, and what it changed goes back beside its work.
@@ -187,6 +195,10 @@ double CostModel::gather_seconds(const zero::Gather& op) const {
   return gather_time(
       double(in_region ? group.gathered_bytes(elements, compute) : group.stored_bytes(elements, compute)),
       span_of(op.over));
+}
+
+double CostModel::exchange_seconds(const zero::Exchange& op) const {
+  return trade_time(double(op.elements) * double(size_of(step_.policy.compute)), span_of(op.over));
 }
 
 double CostModel::reduce_rows_seconds(const zero::ReduceRows& op) const {

@@ -39,11 +39,13 @@ class CostModel {
   Cost forward_cost(int layer, const zero::Forward& op, bool again) const;
   Cost loss_cost() const;
   Cost backward_cost(int layer, const zero::Backward& op) const;
+  static Cost part_of(const Cost& pass, const zero::Part& part);
   Cost update_cost(const zero::Update& op, zero::Lane lane) const;
   const nn::LayerWork& work(int layer, nn::Recompute keep) const;
   double gather_seconds(const zero::Gather& op) const;
   double reduce_seconds(const zero::Reduce& op) const;
   double gather_sums_seconds(const zero::GatherSums& op) const;
+  double exchange_seconds(const zero::Exchange& op) const;
   double reduce_rows_seconds(const zero::ReduceRows& op) const;
   double update_bytes(const zero::Update& op) const;
   // An activation has the bytes of its region.

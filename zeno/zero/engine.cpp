@@ -21,7 +21,7 @@
 namespace zeno::zero {
 namespace {
 
-constexpr int kInputArrays = 5;  // tokens, targets, positions, doc_start, valid_rows
+constexpr int kInputArrays = 4;  // tokens, targets, positions, valid_rows; and doc_start of whole sequences
 
 // The key of each micro-batch's noise, before the arrays.
 size_t noise_bytes(const Policy& policy) {
@@ -29,7 +29,8 @@ size_t noise_bytes(const Policy& policy) {
 }
 
 size_t input_bytes(const Policy& policy, nn::BatchShape shape) {
-  return noise_bytes(policy) + sizeof(int32_t) * kInputArrays * size_t(shape.rows() * policy.micro_batches);
+  const int64_t values = shape.rows() * (kInputArrays + shape.context);
+  return noise_bytes(policy) + sizeof(int32_t) * size_t(values * policy.micro_batches);
 }
 
 // A document starts with every sequence and wherever doc_start moves.
@@ -74,6 +75,7 @@ nn::BatchShape shape_of(const EngineOptions& options, const comm::Mesh& mesh) {
   shape.device = options.device.kind;
   shape.deterministic = options.policy.deterministic || options.policy.reproducible;
   shape.fp8 = options.policy.fp8;
+  shape.context = mesh.size(comm::Axis::context);
   const bool bf16_on_gpu = shape.device == Device::Kind::cuda && options.policy.compute == DType::bf16;
   // With one rank: a collective beside such a product holds a processor that its tiles would wait for. What
   // is to have the same bits at every world size has the same kernels.
@@ -216,13 +218,13 @@ void Engine::upload(std::span<const MicroBatch> batches, std::optional<int64_t> 
   const auto put = [&](std::span<const int32_t> values) {
     std::memcpy(host + at, values.data(), values.size_bytes());
     std::byte* start = inputs_.data() + at;
-    at += size_t(rows) * sizeof(int32_t);
+    at += std::max(size_t(rows), values.size()) * sizeof(int32_t);
     return values.empty() ? Tensor{} : Tensor(start, DType::i32, 1, int64_t(values.size()));
   };
   for (const MicroBatch& batch : batches) {
     ensure(int64_t(batch.tokens.size()) == rows && int64_t(batch.targets.size()) == rows &&
                int64_t(batch.positions.size()) == rows &&
-               (batch.doc_start.empty() || int64_t(batch.doc_start.size()) == rows),
+               (batch.doc_start.empty() || int64_t(batch.doc_start.size()) == rows * shape_.context),
            "[engine] a micro-batch has {} tokens, expected {}×{}", batch.tokens.size(), shape_.batch,
            shape_.seq);
     step_.batches.push_back({.shape = shape_,
@@ -230,7 +232,7 @@ void Engine::upload(std::span<const MicroBatch> batches, std::optional<int64_t> 
                              .targets = put(batch.targets),
                              .positions = put(batch.positions),
                              .doc_start = put(batch.doc_start),
-                             .documents = count_documents(batch.doc_start, shape_.seq),
+                             .documents = count_documents(batch.doc_start, shape_.whole_seq()),
                              .valid_rows = put(batch.valid_rows),
                              .valid_count = int64_t(batch.valid_rows.size()),
                              .noise = put_noise(step_.batches.size())});

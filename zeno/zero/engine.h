@@ -62,8 +62,9 @@ struct MemoryPlan {
 };
 MemoryPlan plan_memory(const nn::LayerList& model, const EngineOptions& options, int world);
 
-// One micro-batch on the host. Every array has B·T entries, except valid_rows; doc_start may be empty (every
-// sequence is one document).
+// One micro-batch on the host. Every array has B·T entries, except valid_rows, and doc_start, which has those
+// of the whole sequences, or none (every sequence is one document). Where ranks share sequences, rank r of
+// them has tokens r·T … of each.
 struct MicroBatch {
   std::span<const int32_t> tokens, targets, positions, doc_start;
   std::span<const int32_t> valid_rows;  // rows whose target counts, in order

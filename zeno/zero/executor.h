@@ -156,6 +156,7 @@ class Executor {
   void run(const Recompute& op, const Turn& turn) { run(op.forward, turn); }
   void run(const Loss& op, const Turn& turn);
   void run(const Backward& op, const Turn& turn);
+  void run(const Exchange& op, const Turn& turn);
   void run(const AddGrads& op, const Turn& turn);
   void run(const Reduce& op, const Turn& turn);
   void run_coded(const Reduce& op, const Turn& turn);
@@ -202,7 +203,7 @@ class Executor {
   static constexpr int kEventSets = 3;
   std::array<std::vector<Event>, kEventSets> events_;
   // The step is over when these are; those that bring states away may go on meanwhile.
-  static constexpr std::array kLanesOfSteps{Lane::compute, Lane::gather, Lane::reduce};
+  static constexpr std::array kLanesOfSteps{Lane::compute, Lane::gather, Lane::reduce, Lane::joint};
   std::array<Event, kLanes> lane_ends_;  // of these, in the last step
   std::array<Event, kDepth> step_ends_;
   Event state_read_;

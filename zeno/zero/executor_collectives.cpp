@@ -172,6 +172,25 @@ void Executor::run(const ReduceRows& op, const Turn& turn) {
   sparse_rows_.reduce(turn.stream, communicator(op), table, parts_.units.unit_names[size_t(turn.in.unit)]);
 }
 
+// Each sequence is a part of its own: what arrives of it is in one piece.
+void Executor::run(const Exchange& op, const Turn& turn) {
+  const auto [send, recv] =
+      parts_.model.layers[size_t(turn.in.unit)]->joint({.shape = parts_.shape,
+                                                        .compute = parts_.policy.compute,
+                                                        .recompute = op.keep,
+                                                        .backward = op.backward,
+                                                        .saved = bytes_of(op.saved),
+                                                        .workspace = bytes_of(op.workspace),
+                                                        .part = op.part});
+  const int64_t sequences = parts_.shape.batch, rows = send.rows / sequences;
+  std::vector<comm::Part> parts;
+  for (int64_t b = 0; b < sequences; ++b) {
+    parts.push_back({send.slice(b * rows, rows).data, recv.slice(b * rows, rows).data,
+                     rows / parts_.shape.context * send.cols});
+  }
+  communicator(op).all_to_all(turn.stream, parts, send.dtype, parts_.units.unit_names[size_t(turn.in.unit)]);
+}
+
 void Executor::run(const Norm& op, const Turn& turn) {
   const StepSums* all = sums();
   const int ranks = parts_.mesh.ranks();

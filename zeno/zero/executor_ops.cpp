@@ -94,7 +94,9 @@ void Executor::run(const Forward& op, const Turn& turn) {
                                                .x = activation(op.x),
                                                .y = activation(op.y),
                                                .saved = bytes_of(op.saved),
-                                               .workspace = bytes_of(op.workspace)},
+                                               .workspace = bytes_of(op.workspace),
+                                               .cache = {},
+                                               .part = op.part.index},
                                               op.keep);
 }
 
@@ -112,7 +114,8 @@ void Executor::run(const Backward& op, const Turn& turn) {
                                                 .dx = layer > parts_.units.first_trained() ? dy : Tensor{},
                                                 .saved = bytes_of(op.saved),
                                                 .workspace = bytes_of(op.workspace),
-                                                .fresh = op.grads.fresh},
+                                                .fresh = op.grads.fresh,
+                                                .part = op.part.index},
                                                op.keep);
 }
 

@@ -11,10 +11,11 @@ void read_params(const std::vector<Binding>& params, Touches& touches) {
   for (const Binding& binding : params) touches.read(binding.region, {Kept::params, binding.group});
 }
 
-void add_to_grads(const GradBindings& grads, Touches& touches) {
+// Each part of a pass has gradients of its own.
+void add_to_grads(const GradBindings& grads, Touches& touches, const Part& part = {}) {
   for (const Binding& binding : grads.groups) {
     const Storage kept{Kept::grads, binding.group};
-    grads.fresh ? touches.write(binding.region, kept) : touches.change(binding.region, kept);
+    grads.fresh&& part.first() ? touches.write(binding.region, kept) : touches.change(binding.region, kept);
   }
 }
 
@@ -44,6 +45,10 @@ std::string text_of(const GatherSums& op) {
   return text;
 }
 
+std::string text_of(const Part& part) {
+  return part.count > 1 ? fmt::format(" part {} of {}", part.index + 1, part.count) : std::string();
+}
+
 // What an action says besides its name.
 std::string details_of(const Action& action) {
   return std::visit(
@@ -56,6 +61,12 @@ std::string details_of(const Action& action) {
                [](const Encode& op) { return fmt::format(" g{}", op.group); },
                [](const Decode& op) { return fmt::format(" g{}", op.group); },
                [](const ZeroGrads& op) { return fmt::format(" g{}", op.grads.group); },
+               [](const Forward& op) { return text_of(op.part); },
+               [](const Recompute& op) { return text_of(op.forward.part); },
+               [](const Backward& op) { return text_of(op.part); },
+               [](const Exchange& op) {
+                 return fmt::format(" {} after part {}", op.backward ? "backward" : "forward", op.part + 1);
+               },
                [](const AddGrads& op) { return fmt::format(" g{}", op.sum.group); },
                [](const Reduce& op) { return text_of(op); }, [](const GatherSums& op) { return text_of(op); },
                [](const Scan& op) { return fmt::format(" g{}", op.group); },
@@ -115,7 +126,13 @@ void ZeroGrads::touch(Touches& touches) const { touches.write(grads.region, {Kep
 void Forward::touch(Touches& touches) const {
   read_params(params, touches);
   touches.read(x);
-  for (RegionId made : {y, saved, workspace}) touches.write(made);
+  if (part.last()) touches.write(y);
+  for (RegionId made : {saved, workspace}) part.first() ? touches.write(made) : touches.change(made);
+}
+
+void Exchange::touch(Touches& touches) const {
+  touches.change(saved);
+  touches.change(workspace);
 }
 
 // The losses of rows are kept beside the sums that they go into.
@@ -131,8 +148,8 @@ void Backward::touch(Touches& touches) const {
   read_params(params, touches);
   for (RegionId made_before : {x, saved}) touches.read(made_before);
   touches.change(dy);
-  touches.write(workspace);
-  add_to_grads(grads, touches);
+  part.first() ? touches.write(workspace) : touches.change(workspace);
+  add_to_grads(grads, touches, part);
 }
 
 void AddGrads::touch(Touches& touches) const {

@@ -135,12 +135,21 @@ struct ZeroGrads {
   void touch(Touches& touches) const;
 };
 
+// Which part of a layer's pass (nn::Layer::parts). The others see the same memory.
+struct Part {
+  int index = 0, count = 1;
+
+  bool first() const { return index == 0; }
+  bool last() const { return index + 1 == count; }
+};
+
 // A layer over a micro-batch.
 struct Forward {
   static constexpr std::string_view name = "forward";
   RegionId x = kNoRegion, y = kNoRegion, saved = kNoRegion, workspace = kNoRegion;
   nn::Recompute keep = nn::Recompute::none;  // what `saved` holds: everything, or what is costly (never full)
   std::vector<Binding> params;
+  Part part = {};
   void touch(Touches& touches) const;
 };
 
@@ -171,6 +180,20 @@ struct Backward {
   nn::Recompute keep = nn::Recompute::none;  // as in Forward
   std::vector<Binding> params;
   GradBindings grads;
+  Part part = {};
+  void touch(Touches& touches) const;
+};
+
+// A joint: what passes between ranks after a part of a layer's pass (nn::Joint).
+struct Exchange {
+  static constexpr std::string_view name = "exchange";
+  static constexpr Lane comm_lane = Lane::joint;
+  comm::Axes over;
+  bool backward = false;
+  int part = 0;
+  nn::Recompute keep = nn::Recompute::none;  // as the pass has it
+  RegionId saved = kNoRegion, workspace = kNoRegion;
+  int64_t elements = 0;  // that this rank has for all ranks, itself included
   void touch(Touches& touches) const;
 };
 
@@ -260,8 +283,8 @@ struct Finish {
 };
 
 using Action = std::variant<Start, Read, Fetch, Store, Write, GradsToHost, Encode, Gather, Decode, ZeroGrads,
-                            Forward, Recompute, Loss, Backward, AddGrads, Reduce, GatherSums, ReduceRows,
-                            SumLosses, Scan, Norm, Update, Finish>;
+                            Forward, Recompute, Loss, Backward, Exchange, AddGrads, Reduce, GatherSums,
+                            ReduceRows, SumLosses, Scan, Norm, Update, Finish>;
 
 struct Instruction {
   Action action;

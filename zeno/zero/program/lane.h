@@ -10,6 +10,7 @@ enum class Lane {
   compute,
   gather,  // parameters on their way to use
   reduce,
+  joint,    // between the parts of layers
   read,     // disk to host
   fetch,    // host to device
   update,   // states that had to be brought; those that are at hand are updated on the compute lane
@@ -24,9 +25,9 @@ enum class Lane {
 inline constexpr int kLanes = int(Lane::publish) + 1;
 
 constexpr std::string_view name_of(Lane lane) {
-  constexpr std::array<std::string_view, kLanes> kNames{"compute", "gather", "reduce", "read",   "fetch",
-                                                        "update",  "store",  "spill",  "refill", "write",
-                                                        "send",    "host",   "publish"};
+  constexpr std::array<std::string_view, kLanes> kNames{"compute", "gather", "reduce", "joint",  "read",
+                                                        "fetch",   "update", "store",  "spill",  "refill",
+                                                        "write",   "send",   "host",   "publish"};
   return kNames[size_t(lane)];
 }
 

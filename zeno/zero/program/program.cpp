@@ -67,6 +67,10 @@ ProgramTraffic traffic_of(const Program& program, const UnitTable& units, const 
         }
       }
     }
+    if (const Exchange* joint = in.as<Exchange>()) {
+      const int64_t ranks = mesh.size(joint->over);
+      traffic.exchanged += joint->elements / ranks * (ranks - 1);
+    }
     if (const GatherSums* gather = in.as<GatherSums>()) {
       for (const ChunkRange& chunks : gather->bucket) traffic.reduced += received(chunks, {}, gather->over);
     }

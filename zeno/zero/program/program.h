@@ -63,6 +63,7 @@ struct ProgramTraffic {
   int64_t gathered = 0, reduced = 0;
   int64_t cell_bytes = 0;   // gathers of cells, of four or eight bits, are counted here, in bytes
   int64_t coded_bytes = 0;  // and here reductions that exchange cells
+  int64_t exchanged = 0;    // at the joints of layers
 };
 ProgramTraffic traffic_of(const Program& program, const UnitTable& units, const comm::Mesh& mesh);
 

@@ -156,22 +156,59 @@ class Compiler {
   }
 
   void emit(int s) {
-    const ComputeStep& step = steps_[s];
-    builder_.add({.action = action(s), .unit = step.layer, .micro_batch = step.micro_batch});
-  }
-
-  Action action(int s) {
     switch (steps_[s].pass) {
-      case Pass::forward:
-        return forward(s);
-      case Pass::recompute:
-        return recompute(s);
+      case Pass::forward: {
+        Forward op = forward(s);
+        return emit_parts(s, op, op.part, join_of(op, false));
+      }
+      case Pass::recompute: {
+        Recompute op = recompute(s);
+        return emit_parts(s, op, op.forward.part, join_of(op.forward, false));
+      }
       case Pass::loss:
-        return loss(s);
-      case Pass::backward:
-        return backward(s);
+        return add(s, loss(s));
+      case Pass::backward: {
+        Backward op = backward(s);
+        return emit_parts(s, op, op.part, join_of(op, true));
+      }
     }
     fail(ErrorKind::internal, "[program] step {} of the schedule is of no kind", s);
+  }
+
+  void add(int s, Action action, Lane lane = Lane::compute) {
+    builder_.add({.action = std::move(action),
+                  .lane = lane,
+                  .unit = steps_[s].layer,
+                  .micro_batch = steps_[s].micro_batch});
+  }
+
+  // `part` is that of `op`. Between two parts comes a joint.
+  template <class Pass>
+  void emit_parts(int s, const Pass& op, Part& part, Exchange join) {
+    const nn::Layer& layer = *input_.model.layers[steps_[s].layer];
+    part.count = layer.parts(input_.shape);
+    for (; part.index < part.count; ++part.index) {
+      add(s, op);
+      if (part.last()) break;
+      join.part = part.index;
+      join.elements = layer
+                          .joint({.shape = input_.shape,
+                                  .compute = input_.policy.compute,
+                                  .recompute = join.keep,
+                                  .backward = join.backward,
+                                  .part = join.part})
+                          .send.count();
+      add(s, join, input_.policy.overlap ? Lane::joint : Lane::compute);
+    }
+  }
+
+  template <class Pass>
+  static Exchange join_of(const Pass& op, bool backward) {
+    return {.over = {comm::Axis::context},
+            .backward = backward,
+            .keep = op.keep,
+            .saved = op.saved,
+            .workspace = op.workspace};
   }
 
   std::vector<Binding> bind_params(int s) {
