@@ -86,6 +86,8 @@ Cost CostModel::of(const Instruction& in) const {
                [&](const Reduce& op) { return collective(reduce_seconds(op)); },
                [&](const GatherSums& op) { return collective(gather_sums_seconds(op)); },
                [&](const ReduceRows& op) { return collective(reduce_rows_seconds(op)); },
+               [&](const Send& op) { return collective(hop_seconds(op.elements)); },
+               [&](const Receive& op) { return collective(hop_seconds(op.elements)); },
                [&](const SumLosses&) { return pass(0); },
                [&](const Scan& op) { return pass(scanned_bytes(op)); },
                [&](const Norm& op) {

@@ -80,7 +80,7 @@ bool uses(const ExecutorParts& parts, int lane) {
 // Lanes that may have more to queue than a GPU takes at once, and none of the model's computation.
 bool brings_states(Lane lane) {
   constexpr std::array kLanesOfStates{Lane::read,  Lane::fetch, Lane::update, Lane::store,
-                                      Lane::write, Lane::send,  Lane::host,   Lane::publish};
+                                      Lane::write, Lane::grads, Lane::host,   Lane::publish};
   return std::find(kLanesOfStates.begin(), kLanesOfStates.end(), lane) != kLanesOfStates.end();
 }
 int lanes_in_use(const ExecutorParts& parts) {

@@ -162,6 +162,8 @@ class Executor {
   void run_coded(const Reduce& op, const Turn& turn);
   void run(const GatherSums& op, const Turn& turn);
   void run(const ReduceRows& op, const Turn& turn);
+  void run(const Send& op, const Turn& turn);
+  void run(const Receive& op, const Turn& turn);
   void run(const SumLosses& op, const Turn& turn);
   void run(const Scan& op, const Turn& turn);
   void run(const Norm& op, const Turn& turn);
@@ -178,6 +180,7 @@ class Executor {
   Tensor activation(RegionId id) const;
   std::byte* whole_grads(const Binding& binding) const;
   std::vector<Tensor> views(int layer, const std::vector<Binding>& bindings, State state) const;
+  std::vector<Tensor> owned_grads(int group, RegionId region) const;
   std::byte* grads_at(const ChunkRange& range, const Partition::Chunk& chunk, const Partition::Piece& piece,
                       bool whole) const;
   template <class Kind>

@@ -191,9 +191,29 @@ void Executor::run(const Exchange& op, const Turn& turn) {
   communicator(op).all_to_all(turn.stream, parts, send.dtype, parts_.units.unit_names[size_t(turn.in.unit)]);
 }
 
+void Executor::run(const Send& op, const Turn& turn) {
+  comm::Communicator& comm = communicator(op);
+  const std::string& unit = parts_.units.unit_names[size_t(turn.in.unit)];
+  const auto send = [&](const Tensor& t) {
+    comm.send(turn.stream, t.data, t.count(), t.dtype, op.hop.to, unit);
+  };
+  if (op.group < 0) return send(activation(op.from));
+  for (const Tensor& piece : owned_grads(op.group, op.from)) send(piece);
+}
+
+void Executor::run(const Receive& op, const Turn& turn) {
+  comm::Communicator& comm = communicator(op);
+  const std::string& unit = parts_.units.unit_names[size_t(turn.in.unit)];
+  const auto receive = [&](const Tensor& t) {
+    comm.recv(turn.stream, t.data, t.count(), t.dtype, op.hop.from, unit);
+  };
+  if (op.group < 0) return receive(activation(op.to));
+  for (const Tensor& piece : owned_grads(op.group, op.to)) receive(piece);
+}
+
 void Executor::run(const Norm& op, const Turn& turn) {
   const StepSums* all = sums();
-  const int ranks = parts_.mesh.ranks();
+  const int ranks = parts_.mesh.size(op.over);
   if (ranks > 1) {
     all = sums() + 1;
     const comm::Part part{sums_.data(), sums_.data() + sizeof(StepSums), int64_t(sizeof(StepSums))};

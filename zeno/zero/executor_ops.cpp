@@ -36,6 +36,18 @@ std::byte* Executor::whole_grads(const Binding& binding) const {
   return binding.region != kNoRegion ? region(binding.region) : parts_.store.data(State::grad, binding.group);
 }
 
+// The gradients of a group that this rank updates: one behind the other in a region, or where they are kept.
+std::vector<Tensor> Executor::owned_grads(int group, RegionId id) const {
+  std::vector<Tensor> pieces;
+  std::byte* next = id != kNoRegion ? region(id) : nullptr;
+  for (const Partition::Piece& piece : parts_.store.owned(group)) {
+    std::byte* at = id != kNoRegion ? next : parts_.store.at(State::grad, group, piece);
+    pieces.emplace_back(at, parts_.policy.grad, 1, piece.count);
+    if (id != kNoRegion) next += pieces.back().bytes();
+  }
+  return pieces;
+}
+
 // Views of a layer's tensors in its own order; empty where the instruction binds nothing (frozen, not
 // needed).
 std::vector<Tensor> Executor::views(int layer, const std::vector<Binding>& bindings, State state) const {
@@ -80,6 +92,12 @@ void Executor::run(const ZeroGrads& op, const Turn& turn) {
 
 void Executor::run(const AddGrads& op, const Turn& turn) {
   const DType grad = parts_.policy.grad;
+  if (op.owned) {
+    const std::vector<Tensor> sums = owned_grads(op.sum.group, op.sum.region),
+                              others = owned_grads(op.sum.group, op.from);
+    for (size_t i = 0; i < sums.size(); ++i) add(turn.stream, sums[i], others[i], sums[i]);
+    return;
+  }
   const int64_t count = parts_.units.groups[size_t(op.sum.group)].padded();
   const Tensor sum{whole_grads(op.sum), grad, 1, count};
   add(turn.stream, sum, {region(op.from), grad, 1, count}, sum);

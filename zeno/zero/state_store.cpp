@@ -53,6 +53,7 @@ StateStore::StateStore(const UnitTable& units, const Policy& policy, int rank)
 
 void StateStore::place_group(int g) {
   const Group& group = units_.groups[g];
+  if (!group.here) return;
   const auto add = [&](State state, comm::Axes axes) -> Slot& {
     return slots_[size_t(state)][size_t(g)] = {0, true, axes};
   };

@@ -94,13 +94,34 @@ void make_groups(UnitTable& table, const Policy& policy, const comm::Mesh& mesh,
     group.partition = Partition(group.layout.size(), mesh, chunk, alignment(group));
 }
 
+void find_stages(UnitTable& table, const std::vector<Stage>& stages) {
+  const auto stage_of = [&](int layer) {
+    return std::ranges::find_if(stages, [&](const Stage& stage) { return stage.has(layer); })->index;
+  };
+  for (Group& group : table.groups) {
+    group.stage = stage_of(group.unit);
+    group.here = false;
+  }
+  for (int layer = 0; layer <= table.loss_layer(); ++layer) {
+    for (int param : table.layer_params[size_t(layer)]) {
+      Group& group = table.groups[size_t(table.places[size_t(param)].group)];
+      group.here |= table.stage.has(layer);
+      const int stage = stage_of(layer);
+      if (stage == group.stage || stage == group.twin) continue;
+      ensure(group.twin < 0, "[units] {} is tied across more than two stages",
+             table.params[size_t(param)].name);
+      group.twin = stage;
+    }
+  }
+}
+
 // Parameters that every rank needs whole all the time stay on the device.
 void place_params(UnitTable& table, const Policy& policy, const comm::Mesh& mesh) {
   const Offload& offload = policy.offload;
   if (policy.params.empty() && mesh.size(comm::kDataAxes) > 1) return;
   int64_t host = 0;
   for (Group& group : table.groups) {
-    if (offload.params == Tier::device || group.persistent) continue;
+    if (offload.params == Tier::device || group.persistent || !group.here) continue;
     const int64_t count = group.partition.shard(group.params);
     const bool fits = offload.params == Tier::host || host + count <= offload.host_params;
     group.tier = fits ? Tier::host : Tier::disk;
@@ -120,12 +141,13 @@ void place_states(UnitTable& table, const Policy& policy) {
   const Offload& offload = policy.offload;
   int64_t total = 0, host = 0;
   for (const Group& group : table.groups)
-    total += group.trainable ? group.partition.shard(group.optimizer) : 0;
+    total += group.trainable && group.here ? group.partition.shard(group.optimizer) : 0;
   int64_t resident =
       offload.optimizer == Tier::device ? total : total - int64_t(double(total) * offload.ratio);
   for (int g = 0; g < int(table.groups.size()); ++g) {
     const Group& group = table.groups[g];
     table.first_chunk.push_back(int(table.chunks.size()));
+    if (!group.here) continue;
     const bool cut = offload.optimizer != Tier::device || group.tier == Tier::disk;
     // Plain SGD on parameters that are their own masters has nothing beside them.
     const bool has_states =
@@ -205,13 +227,19 @@ int64_t UnitTable::trainable_elements() const {
 }
 
 UnitTable make_units(const nn::LayerList& model, const Policy& policy, const comm::Mesh& mesh) {
-  UnitTable table;
+  return make_units(model, policy, mesh, {{0, 1, 0, int(model.layers.size()) + 1}}, 0);
+}
+
+UnitTable make_units(const nn::LayerList& model, const Policy& policy, const comm::Mesh& mesh,
+                     const std::vector<Stage>& stages, int pipe) {
+  UnitTable table{.stage = stages[size_t(pipe)]};
   std::map<std::string, int> index;
   std::vector<int> owner;
   for (const auto& layer : model.layers) add_layer(table, index, layer->name(), layer->parameters(), owner);
   add_layer(table, index, model.loss->name(), model.loss->parameters(), owner);
   for (nn::Parameter& param : table.params) param.trainable &= policy.trains;
   make_groups(table, policy, mesh, owner);
+  find_stages(table, stages);
   place_params(table, policy, mesh);
   place_states(table, policy);
   share_with_cpu(table, policy);

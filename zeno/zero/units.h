@@ -13,11 +13,15 @@
 #include "zeno/nn/layer.h"
 #include "zeno/zero/partition.h"
 #include "zeno/zero/policy.h"
+#include "zeno/zero/stages.h"
 
 namespace zeno::zero {
 
 struct Group {
   int unit = 0;
+  int stage = 0;     // of the pipeline: the first that uses it, which saves it
+  int twin = -1;     // another stage that uses it: tied parameters
+  bool here = true;  // does this rank's stage use it? Others have none of its states
   bool trainable = true;
   bool persistent = false;   // stays gathered between uses though parameters are sharded
   bool sparse = false;       // gradients are exchanged row by row
@@ -57,7 +61,9 @@ struct StateChunk {
   bool by_cpu = false;           // updated where it is, by the host of a GPU
 };
 
+// The same on all ranks, but for the stage of a pipeline and what is `here` for it.
 struct UnitTable {
+  Stage stage;                        // of this rank
   std::vector<nn::Parameter> params;  // table order, tied ones once
   std::vector<ParamPlace> places;     // of each parameter
   std::vector<Group> groups;
@@ -76,6 +82,10 @@ struct UnitTable {
   int64_t trainable_elements() const;
 };
 
+// Of a rank at place `pipe` of a pipeline of these stages.
+UnitTable make_units(const nn::LayerList& model, const Policy& policy, const comm::Mesh& mesh,
+                     const std::vector<Stage>& stages, int pipe);
+// Without a pipeline.
 UnitTable make_units(const nn::LayerList& model, const Policy& policy, const comm::Mesh& mesh);
 
 }  // namespace zeno::zero

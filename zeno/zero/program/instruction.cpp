@@ -45,6 +45,8 @@ std::string text_of(const GatherSums& op) {
   return text;
 }
 
+std::string text_of_group(int group) { return group >= 0 ? fmt::format(" g{}", group) : std::string(); }
+
 std::string text_of(const Part& part) {
   return part.count > 1 ? fmt::format(" part {} of {}", part.index + 1, part.count) : std::string();
 }
@@ -52,26 +54,32 @@ std::string text_of(const Part& part) {
 // What an action says besides its name.
 std::string details_of(const Action& action) {
   return std::visit(
-      Overload{[](const Read& op) { return text_of(op.payload); },
-               [](const Fetch& op) { return text_of(op.payload); },
-               [](const Store& op) { return text_of(op.payload); },
-               [](const Write& op) { return text_of(op.payload); },
-               [](const GradsToHost& op) { return fmt::format(" c{}", op.chunk); },
-               [](const Gather& op) { return text_of(op.chunks); },
-               [](const Encode& op) { return fmt::format(" g{}", op.group); },
-               [](const Decode& op) { return fmt::format(" g{}", op.group); },
-               [](const ZeroGrads& op) { return fmt::format(" g{}", op.grads.group); },
-               [](const Forward& op) { return text_of(op.part); },
-               [](const Recompute& op) { return text_of(op.forward.part); },
-               [](const Backward& op) { return text_of(op.part); },
-               [](const Exchange& op) {
-                 return fmt::format(" {} after part {}", op.backward ? "backward" : "forward", op.part + 1);
-               },
-               [](const AddGrads& op) { return fmt::format(" g{}", op.sum.group); },
-               [](const Reduce& op) { return text_of(op); }, [](const GatherSums& op) { return text_of(op); },
-               [](const Scan& op) { return fmt::format(" g{}", op.group); },
-               [](const Update& op) { return fmt::format(" g{} c{}", op.group, op.chunk); },
-               [](const auto&) { return std::string(); }},
+      Overload{
+          [](const Read& op) { return text_of(op.payload); },
+          [](const Fetch& op) { return text_of(op.payload); },
+          [](const Store& op) { return text_of(op.payload); },
+          [](const Write& op) { return text_of(op.payload); },
+          [](const GradsToHost& op) { return fmt::format(" c{}", op.chunk); },
+          [](const Gather& op) { return text_of(op.chunks); },
+          [](const Encode& op) { return fmt::format(" g{}", op.group); },
+          [](const Decode& op) { return fmt::format(" g{}", op.group); },
+          [](const ZeroGrads& op) { return fmt::format(" g{}", op.grads.group); },
+          [](const Forward& op) { return text_of(op.part); },
+          [](const Recompute& op) { return text_of(op.forward.part); },
+          [](const Backward& op) { return text_of(op.part); },
+          [](const Exchange& op) {
+            return fmt::format(" {} after part {}", op.backward ? "backward" : "forward", op.part + 1);
+          },
+          [](const AddGrads& op) { return fmt::format(" g{}", op.sum.group); },
+          [](const Send& op) { return fmt::format("{} to stage {}", text_of_group(op.group), op.hop.to); },
+          [](const Receive& op) {
+            return fmt::format("{} from stage {}", text_of_group(op.group), op.hop.from);
+          },
+          [](const Reduce& op) { return text_of(op); },
+          [](const GatherSums& op) { return text_of(op); },
+          [](const Scan& op) { return fmt::format(" g{}", op.group); },
+          [](const Update& op) { return fmt::format(" g{} c{}", op.group, op.chunk); },
+          [](const auto&) { return std::string(); }},
       action);
 }
 
@@ -172,6 +180,10 @@ void GatherSums::touch(Touches& touches) const {
   for (const ChunkRange& chunks : bucket) touches.change(chunks.region, {Kept::grads, chunks.group});
   touches.write(wire);
 }
+
+void Send::touch(Touches& touches) const { touches.read(from, {Kept::grads, group}); }
+
+void Receive::touch(Touches& touches) const { touches.write(to, {Kept::grads, group}); }
 
 void ReduceRows::touch(Touches& touches) const { touches.change({Kept::grads, group}); }
 

@@ -202,6 +202,7 @@ struct AddGrads {
   static constexpr std::string_view name = "add_grads";
   Binding sum;
   RegionId from = kNoRegion;
+  bool owned = false;  // only those that this rank updates
   void touch(Touches& touches) const;
 };
 
@@ -245,6 +246,36 @@ struct ReduceRows {
   void touch(Touches& touches) const;
 };
 
+// Between two stages of a pipeline, by their places along `pipe`.
+struct Hop {
+  int from = 0, to = 0;
+  bool operator==(const Hop&) const = default;
+};
+
+// To another stage: an activation or its gradient, or the gradients of a group that this rank updates.
+struct Send {
+  static constexpr std::string_view name = "send";
+  static constexpr Lane comm_lane = Lane::send;
+  comm::Axes over{comm::Axis::pipe};
+  Hop hop;
+  RegionId from = kNoRegion;
+  int group = -1;        // of gradients
+  int64_t elements = 0;  // that this rank sends
+  void touch(Touches& touches) const;
+};
+
+// What another stage sends.
+struct Receive {
+  static constexpr std::string_view name = "receive";
+  static constexpr Lane comm_lane = Lane::send;  // that of whoever sends
+  comm::Axes over{comm::Axis::pipe};
+  Hop hop;
+  RegionId to = kNoRegion;  // kNoRegion: the group's gradients
+  int group = -1;
+  int64_t elements = 0;
+  void touch(Touches& touches) const;
+};
+
 // Exact sums of the micro-batches' losses and, in evaluation, of their hits.
 struct SumLosses {
   static constexpr std::string_view name = "sum_losses";
@@ -284,7 +315,7 @@ struct Finish {
 
 using Action = std::variant<Start, Read, Fetch, Store, Write, GradsToHost, Encode, Gather, Decode, ZeroGrads,
                             Forward, Recompute, Loss, Backward, Exchange, AddGrads, Reduce, GatherSums,
-                            ReduceRows, SumLosses, Scan, Norm, Update, Finish>;
+                            ReduceRows, Send, Receive, SumLosses, Scan, Norm, Update, Finish>;
 
 struct Instruction {
   Action action;

@@ -11,6 +11,8 @@ enum class Lane {
   gather,  // parameters on their way to use
   reduce,
   joint,    // between the parts of layers
+  receive,  // from other stages of a pipeline
+  send,     // and to them
   read,     // disk to host
   fetch,    // host to device
   update,   // states that had to be brought; those that are at hand are updated on the compute lane
@@ -18,16 +20,16 @@ enum class Lane {
   spill,    // the same for activations, which must not queue behind states
   refill,   // and back
   write,    // host to disk
-  send,     // gradients to the host
+  grads,    // gradients to the host
   host,     // updates by the CPU beside a GPU
   publish,  // what the CPU updated, to the device
 };
 inline constexpr int kLanes = int(Lane::publish) + 1;
 
 constexpr std::string_view name_of(Lane lane) {
-  constexpr std::array<std::string_view, kLanes> kNames{"compute", "gather", "reduce", "joint",  "read",
-                                                        "fetch",   "update", "store",  "spill",  "refill",
-                                                        "write",   "send",   "host",   "publish"};
+  constexpr std::array<std::string_view, kLanes> kNames{
+      "compute", "gather", "reduce", "joint",  "receive", "send",  "read", "fetch",
+      "update",  "store",  "spill",  "refill", "write",   "grads", "host", "publish"};
   return kNames[size_t(lane)];
 }
 

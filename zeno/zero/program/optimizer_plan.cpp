@@ -134,7 +134,7 @@ void OptimizerPlan::send_gradients() {
     if (!chunk.by_cpu) continue;
     sent_[size_t(c)] =
         builder_.region(Purpose::staging, size_t(chunk.count) * size_of(input_.policy.grad), Tier::host);
-    add(Lane::send, c, GradsToHost{.group = chunk.group, .chunk = c, .to = sent_[size_t(c)]});
+    add(Lane::grads, c, GradsToHost{.group = chunk.group, .chunk = c, .to = sent_[size_t(c)]});
   }
 }
 

@@ -71,6 +71,7 @@ ProgramTraffic traffic_of(const Program& program, const UnitTable& units, const 
       const int64_t ranks = mesh.size(joint->over);
       traffic.exchanged += joint->elements / ranks * (ranks - 1);
     }
+    if (const Send* send = in.as<Send>()) traffic.exchanged += send->elements;
     if (const GatherSums* gather = in.as<GatherSums>()) {
       for (const ChunkRange& chunks : gather->bucket) traffic.reduced += received(chunks, {}, gather->over);
     }

@@ -46,6 +46,8 @@ struct CompileInput {
 
   // The axes of several ranks that sums of gradients go over.
   comm::Axes data_axes() const { return mesh.needed(comm::kDataAxes); }
+  // Those that the norm of the gradient goes over.
+  comm::Axes norm_axes() const { return mesh.needed(comm::kDataAxes | comm::Axes{comm::Axis::pipe}); }
 };
 
 // The program of a step; of an evaluation where the policy says that nothing is trained.
@@ -63,7 +65,7 @@ struct ProgramTraffic {
   int64_t gathered = 0, reduced = 0;
   int64_t cell_bytes = 0;   // gathers of cells, of four or eight bits, are counted here, in bytes
   int64_t coded_bytes = 0;  // and here reductions that exchange cells
-  int64_t exchanged = 0;    // at the joints of layers
+  int64_t exchanged = 0;    // at the joints of layers, and sent to other stages
 };
 ProgramTraffic traffic_of(const Program& program, const UnitTable& units, const comm::Mesh& mesh);
 

@@ -317,7 +317,7 @@ class Checker {
     std::map<std::pair<int, int>, comm::Axes> summed;  // by group and chunk
     comm::Axes all;
     for (int i = 0; i < count(); ++i) {
-      if (const Norm* norm = at(i).as<Norm>()) all = norm->over;
+      if (const Norm* norm = at(i).as<Norm>()) all = norm->over & comm::kDataAxes;
       const Reduce* reduce = at(i).as<Reduce>();
       if (reduce == nullptr) continue;
       const bool has_cells = reduce->wire != kNoRegion && reduce->arrived != kNoRegion;
@@ -333,7 +333,8 @@ class Checker {
     }
     for (int g = 0; g < int(units_.groups.size()); ++g) {
       const Group& group = units_.groups[size_t(g)];
-      for (int c = 0; group.trainable && !group.sparse && c < int(chunks_of(g)); ++c) {
+      const bool dense = group.here && group.trainable && !group.sparse;
+      for (int c = 0; dense && c < int(chunks_of(g)); ++c) {
         const auto found = summed.find({g, c});
         const bool whole = all.empty() || (found != summed.end() && found->second == all);
         ensure(whole, "[program] gradients of group {}, chunk {}, are not summed over {}", g, c,

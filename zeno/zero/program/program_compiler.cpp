@@ -9,6 +9,7 @@
 #include "zeno/zero/program/activation_plan.h"
 #include "zeno/zero/program/gradient_plan.h"
 #include "zeno/zero/program/optimizer_plan.h"
+#include "zeno/zero/program/pipeline_plan.h"
 #include "zeno/zero/program/program.h"
 #include "zeno/zero/program/program_builder.h"
 #include "zeno/zero/program/residency.h"
@@ -26,6 +27,7 @@ class Compiler {
         steps_(trains ? make_schedule(input, segments_) : make_evaluation_schedule(input)),
         residency_(plan_residency(input, steps_)),
         activations_(input, steps_, builder_),
+        pipeline_(input, steps_, builder_),
         gradients_(input, steps_, builder_),
         optimizer_(input, builder_),
         resident_(input.units.groups.size(), kNoRegion),
@@ -41,12 +43,16 @@ class Compiler {
     if (trains_) optimizer_.bring_ahead();
     for (int s = 0; s < int(steps_.size()); ++s) {
       issue_gathers(s);
+      pipeline_.before(s, outputs_, stream_);
       activations_.before(s, outputs_);
       emit(s);
+      pipeline_.after(s, outputs_, stream_);
       activations_.after(s, outputs_);
       if (trains_) gradients_.after(s);
     }
+    pipeline_.flush();
     if (trains_) gradients_.flush();
+    if (trains_) pipeline_.sum_tied();
     finish_step();
     Program program = builder_.finish();
     program.trains = trains_;
@@ -287,13 +293,13 @@ class Compiler {
 
   void finish_step() {
     const int last = input_.units.loss_layer();
-    builder_.add({.action = SumLosses{}, .unit = last});
+    if (input_.units.stage.is_last()) builder_.add({.action = SumLosses{}, .unit = last});
     if (trains_) optimizer_.send_gradients();
     if (trains_) scan_gradients();
     // The step ends on the compute lane; where updates follow, other work can go on meanwhile.
-    const bool beside = trains_ && !input_.data_axes().empty() && input_.policy.overlap;
+    const bool beside = trains_ && !input_.norm_axes().empty() && input_.policy.overlap;
     builder_.add(
-        {.action = Norm{input_.data_axes()}, .lane = beside ? Lane::reduce : Lane::compute, .unit = last});
+        {.action = Norm{input_.norm_axes()}, .lane = beside ? Lane::reduce : Lane::compute, .unit = last});
     builder_.add({.action = Finish{}, .unit = last});
     if (trains_) optimizer_.update_all();
   }
@@ -301,7 +307,8 @@ class Compiler {
   void scan_gradients() {
     for (int g = 0; g < int(input_.units.groups.size()); ++g) {
       const Group& group = input_.units.groups[g];
-      if (group.trainable) builder_.add({.action = Scan{g}, .unit = group.unit});
+      const bool saved_here = group.stage == input_.units.stage.index;
+      if (group.trainable && saved_here) builder_.add({.action = Scan{g}, .unit = group.unit});
     }
   }
 
@@ -312,6 +319,7 @@ class Compiler {
   std::vector<Residency> residency_;
   ProgramBuilder builder_;
   ActivationPlan activations_;
+  PipelinePlan pipeline_;
   GradientPlan gradients_;
   OptimizerPlan optimizer_;
   size_t next_gather_ = 0;

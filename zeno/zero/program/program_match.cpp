@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <sstream>
+#include <tuple>
 #include <utility>
 
 #include "zeno/base/error.h"
@@ -44,11 +46,11 @@ class Matcher {
   void arrive(int rank) {
     const Communication* op = current(rank);
     if (op == nullptr) return;
-    Meeting& meeting = meeting_of(rank, op->use);
+    Meeting& meeting = meeting_of(rank, *op);
     if (++meeting.arrived < meeting.group.size()) return;
     meeting.arrived = 0;
     for (const int member : meeting.group) {
-      if (*current(member) != *op) fail_between(rank, *op, member);
+      if (member != rank && !op->fits(*current(member))) fail_between(rank, *op, member);
     }
     for (const int member : meeting.group) {
       ++next_[size_t(member)];
@@ -56,17 +58,21 @@ class Matcher {
     }
   }
 
-  Meeting& meeting_of(int rank, CommUse use) {
-    const auto [found, made] = meetings_.try_emplace({use, mesh_.first(rank, use.over)});
-    if (made) found->second.group = mesh_.group(rank, use.over);
-    return found->second;
+  // Those of the whole group, or the two ends of a message.
+  Meeting& meeting_of(int rank, const Communication& op) {
+    const auto hop = op.hop ? std::pair(op.hop->from, op.hop->to) : std::pair(-1, -1);
+    const auto [found, made] = meetings_.try_emplace({op.use, mesh_.first(rank, op.use.over), hop});
+    if (!made) return found->second;
+    std::vector<int> group = mesh_.group(rank, op.use.over);
+    if (op.hop) group = {group[size_t(op.hop->from)], group[size_t(op.hop->to)]};
+    return found->second = {std::move(group)};
   }
 
   // Who keeps it waiting, of the members of its group.
   [[noreturn]] void report(int rank, const Communication& op) {
-    for (const int member : meeting_of(rank, op.use).group) {
+    for (const int member : meeting_of(rank, op).group) {
       const Communication* theirs = current(member);
-      if (theirs == nullptr || *theirs != op) fail_between(rank, op, member);
+      if (member != rank && (theirs == nullptr || !op.fits(*theirs))) fail_between(rank, op, member);
     }
     fail(ErrorKind::internal, "[program] rank {} waits in {} for nobody", rank, op.what);
   }
@@ -85,27 +91,35 @@ class Matcher {
   const comm::Mesh& mesh_;
   std::vector<size_t> next_;  // by rank
   std::vector<int> ready_;    // ranks that have come to their next collective
-  std::map<std::pair<CommUse, int>, Meeting> meetings_;
+  // By use, first rank of the group, and places of a message's ends.
+  std::map<std::tuple<CommUse, int, std::pair<int, int>>, Meeting> meetings_;
 };
 
-// One line each: number of the lane, of the axes, and what it is.
+constexpr Hop kNoHop{-1, -1};
+
+// One line each: numbers of the lane and the axes, the ends of a message, and what it is.
 std::string encode(const std::vector<Communication>& list) {
   std::string text;
-  for (const auto& [use, what] : list)
-    text += fmt::format("{} {} {}\n", int(use.lane), use.over.bits(), what);
+  for (const auto& [use, what, hop, sends] : list) {
+    const Hop ends = hop.value_or(kNoHop);
+    text += fmt::format("{} {} {} {} {} {}\n", int(use.lane), use.over.bits(), ends.from, ends.to, int(sends),
+                        what);
+  }
   return text;
 }
 
 std::vector<Communication> decode(const std::string& text) {
   std::vector<Communication> list;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = text.find('\n', at);
-    const std::string line = text.substr(at, end - at);
-    size_t lane_end = 0, axes_end = 0;
-    const int lane = std::stoi(line, &lane_end);
-    const unsigned axes = unsigned(std::stoul(line.substr(lane_end), &axes_end));
-    list.push_back({{Lane(lane), comm::Axes::of_bits(axes)}, line.substr(lane_end + axes_end + 1)});
-    at = end + 1;
+  std::istringstream lines(text);
+  int lane = 0, sends = 0;
+  unsigned axes = 0;
+  Hop hop;
+  while (lines >> lane >> axes >> hop.from >> hop.to >> sends) {
+    Communication& op =
+        list.emplace_back(Communication{{Lane(lane), comm::Axes::of_bits(axes)}, {}, {}, sends != 0});
+    if (hop != kNoHop) op.hop = hop;
+    lines.ignore();
+    std::getline(lines, op.what);
   }
   return list;
 }
@@ -121,7 +135,14 @@ std::string hash_of(const std::string& text) {
 std::vector<Communication> communications_of(const Program& program, const UnitTable& units) {
   std::vector<Communication> list;
   for (const Instruction& in : program.instructions) {
-    if (const auto use = comm_use_of(in)) list.push_back({*use, describe(in, units)});
+    const auto use = comm_use_of(in);
+    if (!use) continue;
+    Communication& op = list.emplace_back(Communication{*use, describe(in, units), {}, in.is<Send>()});
+    if (const Send* send = in.as<Send>()) op.hop = send->hop;
+    if (const Receive* receive = in.as<Receive>()) op.hop = receive->hop;
+    // Each end says it in its own way.
+    if (op.hop)
+      op.what = fmt::format("message of {} mb{}", units.unit_names[size_t(in.unit)], in.micro_batch);
   }
   return list;
 }

@@ -15,11 +15,17 @@
 
 namespace zeno::zero {
 
-// A collective as the others have to know it.
+// A collective, or one end of a message, as the others have to know it.
 struct Communication {
   CommUse use;
-  std::string what;  // "reduce blocks.3 g5[0..2)+ over inner"
-  bool operator==(const Communication&) const = default;
+  std::string what;        // "reduce blocks.3 g5[0..2)+ over inner"
+  std::optional<Hop> hop;  // of a message: between two of the group
+  bool sends = false;      // it
+
+  // Is this what the other takes part in, at the other end of a message?
+  bool fits(const Communication& other) const {
+    return use == other.use && what == other.what && hop == other.hop && (!hop || sends != other.sends);
+  }
 };
 std::vector<Communication> communications_of(const Program& program, const UnitTable& units);
 

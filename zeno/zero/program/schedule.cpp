@@ -15,7 +15,9 @@ class Scheduler {
 
   std::vector<ComputeStep> run() {
     const int k = input_.policy.micro_batches;
-    if (input_.policy.order == Order::vertical) {
+    if (input_.units.stage.count > 1) {
+      in_a_pipeline(k);
+    } else if (input_.policy.order == Order::vertical) {
       pass(0, k);
     } else {
       for (int mb = 0; mb < k; ++mb) pass(mb, mb + 1);
@@ -24,14 +26,34 @@ class Scheduler {
   }
 
  private:
+  // One forward, one backward: a stage runs as many micro-batches ahead as there are stages behind it, and
+  // keeps the activations of no more.
+  void in_a_pipeline(int k) {
+    const Stage& stage = input_.units.stage;
+    const int ahead = std::min(k, stage.count - 1 - stage.index);
+    for (int mb = 0; mb < ahead; ++mb) forward(mb, mb + 1);
+    for (int mb = 0; mb < k; ++mb) {
+      if (mb + ahead < k) forward(mb + ahead, mb + ahead + 1);
+      backward(mb, mb + 1);
+    }
+  }
+
   // All layers forward, and segments backward, over micro-batches [begin, end), layer by layer.
   void pass(int begin, int end) {
-    for (int layer = 0; layer < int(input_.model.layers.size()); ++layer) {
-      for (int mb = begin; mb < end; ++mb) add(Pass::forward, layer, mb);
+    forward(begin, end);
+    backward(begin, end);
+  }
+
+  void forward(int begin, int end) {
+    const Stage& stage = input_.units.stage;
+    const int loss = input_.units.loss_layer();
+    for (int layer = stage.first; layer < stage.end; ++layer) {
+      for (int mb = begin; mb < end; ++mb) add(layer == loss ? Pass::loss : Pass::forward, layer, mb);
       ++phase_;
     }
-    for (int mb = begin; mb < end; ++mb) add(Pass::loss, input_.units.loss_layer(), mb);
-    ++phase_;
+  }
+
+  void backward(int begin, int end) {
     const int trained = input_.units.first_trained();
     for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
       if (segment->last < trained) break;
@@ -66,7 +88,8 @@ std::vector<Segment> make_segments(const CompileInput& input) {
   const Policy& policy = input.policy;
   std::vector<Segment> segments;
   int blocks = 0;
-  for (int layer = 0; layer < int(input.model.layers.size()); ++layer) {
+  const int end = std::min(input.units.stage.end, input.units.loss_layer());
+  for (int layer = 0; layer < end; ++layer) {
     const nn::LayerSizes sizes =
         input.model.layers[layer]->sizes(input.shape, policy.compute, nn::Recompute::none);
     nn::Recompute mode = nn::Recompute::none;
@@ -75,6 +98,7 @@ std::vector<Segment> make_segments(const CompileInput& input) {
       mode = heavy ? policy.recompute : policy.recompute_rest;
       ++blocks;
     }
+    if (!input.units.stage.has(layer)) continue;
     const bool recompute = mode == nn::Recompute::full;
     const bool joins = recompute && !segments.empty() && segments.back().recompute &&
                        layer - segments.back().first < std::max(1, policy.recompute_every);

@@ -1,0 +1,51 @@
+// What passes between the stages of a pipeline, as a part of the program: activations to the next stage,
+// their gradients to the one before, and the gradients of parameters that two stages use.
+//
+// Neighbours must meet in one order, though each sends in both directions: a stage that has come to the end
+// of a backward receives the next activation before it sends the gradient, because the stage before sends in
+// that order too. After the last forward, gradients go at once.
+#pragma once
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "zeno/zero/program/program_builder.h"
+#include "zeno/zero/program/schedule.h"
+
+namespace zeno::zero {
+
+class PipelinePlan {
+ public:
+  // Outputs of layers, by (layer, micro-batch), and gradients of activations, by micro-batch.
+  using Outputs = std::map<std::pair<int, int>, RegionId>;
+  using Gradients = std::map<int, RegionId>;
+
+  PipelinePlan(const CompileInput& input, const std::vector<ComputeStep>& steps, ProgramBuilder& builder);
+
+  // Emits what step `s` needs of other stages, and notes where it will be.
+  void before(int s, Outputs& outputs, Gradients& gradients);
+  // Emits, or puts off, what other stages need of step `s`.
+  void after(int s, const Outputs& outputs, const Gradients& gradients);
+  // Sends what was put off.
+  void flush();
+  // Both stages that use a group get the sum of their gradients, once all others are complete.
+  void sum_tied();
+
+ private:
+  RegionId receive(int from, int boundary, int mb);
+  void send(int to, int boundary, int mb, RegionId region);
+  void add(Lane lane, int unit, int mb, Action action);
+  // Is there anything to train before this layer?
+  bool trains_before(int layer) const { return input_.units.first_trained() < layer; }
+
+  const CompileInput& input_;
+  const Stage& stage_;
+  const std::vector<ComputeStep>& steps_;
+  ProgramBuilder& builder_;
+  int64_t elements_;                               // of an activation
+  std::vector<std::pair<int, RegionId>> put_off_;  // gradients, by micro-batch
+  std::vector<RegionId> draining_;                 // sent last: sending may take as long as the next step
+};
+
+}  // namespace zeno::zero
