@@ -152,7 +152,7 @@ class Rank {
 
  private:
   std::unique_ptr<zero::Engine> make_engine() const {
-    zero::EngineOptions options{.shape = {1, o_.seq}, .threads = 1};
+    zero::EngineOptions options{.mesh = comm::Mesh::flat(world_.size()), .shape = {1, o_.seq}, .threads = 1};
     if (o_.cuda) options.device = {Device::Kind::cuda, 0};
     zero::apply_stage(options.policy, 3);
     if (o_.bf16) options.policy.compute = DType::bf16;

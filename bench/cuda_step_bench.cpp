@@ -125,8 +125,9 @@ double step_flops(const nn::LayerList& model, nn::BatchShape shape) {
   return 3 * flops;
 }
 
-zero::EngineOptions engine_options(const Options& o) {
-  zero::EngineOptions options{.shape = {o.batch, o.seq}, .device = {Device::Kind::cuda, 0}};
+zero::EngineOptions engine_options(const Options& o, int ranks) {
+  zero::EngineOptions options{
+      .mesh = comm::Mesh::flat(ranks), .shape = {o.batch, o.seq}, .device = {Device::Kind::cuda, 0}};
   if (o.split) options.timing = zero::Timing::every;
   zero::apply_stage(options.policy, o.stage);
   options.policy.compute = DType::bf16;
@@ -153,10 +154,10 @@ void print_split(const zero::Engine& engine) {
 void bench(const Options& o, comm::World& world) {
   const model::ModelConfig config = model::make_config(kModels.at(o.model));
   nn::LayerList layers = model::build_layers(config, o.seq);
-  zero::EngineOptions options = engine_options(o);
+  zero::EngineOptions options = engine_options(o, world.size());
   const size_t all = available_memory(options.device) + library_memory(options.device.kind).context;
   const size_t limit = o.memory > 0 ? size_t(o.memory * kGib) : all - (size_t(128) << 20);
-  if (o.recompute == "auto") plan::choose_recompute(layers, options, world.size(), limit);
+  if (o.recompute == "auto") plan::choose_recompute(layers, options, limit);
   const std::string recompute = plan::describe_recompute(layers, options.policy);
   const double flops = step_flops(layers, {o.batch, o.seq}) * o.accum;
   const double start = now();

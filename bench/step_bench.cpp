@@ -55,7 +55,9 @@ double step_flops(const nn::LayerList& model, nn::BatchShape shape) {
 double time_steps(const Options& o, int world_size, int stage) {
   double result = 0;
   comm::run_thread_ranks(world_size, {}, [&](comm::World& world) {
-    zero::EngineOptions options{.shape = {o.batch / world_size, o.seq}, .threads = o.threads / world_size};
+    zero::EngineOptions options{.mesh = comm::Mesh::flat(world.size()),
+                                .shape = {o.batch / world_size, o.seq},
+                                .threads = o.threads / world_size};
     zero::apply_stage(options.policy, stage);
     options.policy.compute = *parse_dtype(o.dtype);
     zero::Engine engine(model::build_layers(gpt2_124m(), o.seq), options, world);

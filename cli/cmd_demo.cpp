@@ -123,8 +123,9 @@ void show_memory(const DemoFlags& flags) {
     const model::ModelConfig model = model::load_config(parsed.config.run.model);
     config::resolve_batch(parsed, kRanks);
     config::resolve_model(parsed, model.hidden, model.layers);
+    const comm::Mesh mesh = comm::mesh_of(config::mesh_request(parsed.config, kRanks, kRanks));
     const zero::MemoryPlan plan = zero::plan_memory(model::build_layers(model, kSequence),
-                                                    config::engine_options(parsed.config, kSequence), kRanks);
+                                                    config::engine_options(parsed.config, mesh, kSequence));
     log_info("stage {}: {} of weights, gradients and optimizer states, {} in total", stage,
              format_bytes(plan.model_state_bytes), format_bytes(plan.ledger->booked(Tier::device)));
   }

@@ -35,7 +35,7 @@ void show_contents(const checkpoint::Manifest& manifest) {
   for (const checkpoint::StateKind& state : manifest.states)
     fmt::print("{} in {}\n", state.name, name_of(state.dtype));
   fmt::print("checkpoint of step {}, written by {} ranks: {} trained parameters, {}\n", manifest.step,
-             manifest.world, elements, format_bytes(bytes));
+             manifest.ranks, elements, format_bytes(bytes));
 }
 
 std::string older_whole(const Path& folder) {
@@ -89,7 +89,7 @@ void show_deepspeed(const Path& path) {
       "DeepSpeed {} checkpoint of step {}{}: {}stage {}, written by {} ranks, {} parameters, {} with "
       "moments; all checksums are correct\n",
       run.version, run.steps, run.skipped > 0 ? fmt::format(" ({} skipped)", run.skipped) : "",
-      run.universal ? "universal, from " : "", run.stage, run.world, elements[0], elements[1]);
+      run.universal ? "universal, from " : "", run.stage, run.ranks, elements[0], elements[1]);
   if (!run.without_moments.empty()) fmt::print("no moments: {}\n", run.without_moments);
 }
 

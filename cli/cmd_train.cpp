@@ -41,11 +41,12 @@ std::vector<Path> checkpoints_anywhere(const config::RunConfig& run) {
 // As far as they are known: what follows from the model and the number of ranks when both are given.
 void print_effective(config::ParsedConfig parsed) {
   const config::TrainConfig& config = parsed.config;
-  const int64_t ranks = std::max<int64_t>(config.run.ranks, comm::launch_info().size);
+  const int ranks = std::max(int(config.run.ranks), comm::launch_info().size);
   config::resolve_device(parsed, config::device_of(config.run, 0).kind);
   if (config.run.choose) config::mark_open(parsed);
   const bool batch_open = config.run.choose && config.batch.micro_batch == 0;
-  if (!batch_open && config::batch_can_be_resolved(parsed)) config::resolve_batch(parsed, ranks);
+  if (!batch_open && config::batch_can_be_resolved(parsed))
+    config::resolve_batch(parsed, config::batch_ranks(config, ranks));
   if (!config.run.model.empty()) {
     const model::ModelConfig model = model::load_config(config.run.model);
     config::resolve_model(parsed, model.hidden, model.layers);

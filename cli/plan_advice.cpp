@@ -30,7 +30,9 @@ plan::Goal goal_of(const std::string& text) {
 // What starts the run; with a config it says nothing twice.
 std::string command_of(const plan::PlanQuestion& q, const PlanFlags& flags, const plan::Option& option) {
   const config::RunConfig& run = q.parsed.config.run;
-  std::string text = q.world > q.node_ranks ? fmt::format("mpirun -n {} zeno train", q.world) : "zeno train";
+  std::string text = q.mesh.ranks > q.mesh.ranks_per_host
+                         ? fmt::format("mpirun -n {} zeno train", q.mesh.ranks)
+                         : "zeno train";
   text += fmt::format(" --model {}", run.model.empty() ? "DIR" : run.model);
   if (flags.write_config.empty()) {
     text +=
@@ -40,7 +42,8 @@ std::string command_of(const plan::PlanQuestion& q, const PlanFlags& flags, cons
   } else {
     text += fmt::format(" --config {}", flags.write_config);
   }
-  if (q.world > 1 && q.world <= q.node_ranks) text += fmt::format(" --ranks {}", q.world);
+  if (q.mesh.ranks > 1 && q.mesh.ranks <= q.mesh.ranks_per_host)
+    text += fmt::format(" --ranks {}", q.mesh.ranks);
   return text + fmt::format(" --seq-len {} --data FILE --out DIR", q.options.shape.seq);
 }
 
@@ -85,12 +88,13 @@ void show_advice(const plan::PlanQuestion& q, const PlanFlags& flags) {
     fmt::print(
         "{} on {}, {} rank{}: {}\n"
         "  {:.0f} tokens/s; device {}, host {}, disk {} per rank\n",
-        plan::name_of(question.goal), question.machine.name, q.world, q.world == 1 ? "" : "s",
+        plan::name_of(question.goal), question.machine.name, q.mesh.ranks, q.mesh.ranks == 1 ? "" : "s",
         plan::flags_of(*advice.chosen), advice.chosen->time.tokens_per_s,
         format_bytes(row.bytes.total(Tier::device)), format_bytes(row.bytes.total(Tier::host)),
         format_bytes(row.bytes.total(Tier::disk)));
   } else {
-    fmt::print("nothing fits on {}, {} rank{}\n", question.machine.name, q.world, q.world == 1 ? "" : "s");
+    fmt::print("nothing fits on {}, {} rank{}\n", question.machine.name, q.mesh.ranks,
+               q.mesh.ranks == 1 ? "" : "s");
   }
   for (const std::string& reason : advice.reasons) fmt::print("  {}\n", reason);
   if (advice.chosen) fmt::print("run it: {}\n", command);

@@ -14,28 +14,28 @@ namespace {
 
 constexpr int kMost = 16'384;
 
-std::vector<int> worlds_of(const std::string& text, int node_ranks) {
-  std::vector<int> worlds;
+std::vector<int> counts_of(const std::string& text, int node_ranks) {
+  std::vector<int> counts;
   if (text == "all") {
-    for (int world = node_ranks; world <= kMost; world *= 2) worlds.push_back(world);
-    return worlds;
+    for (int ranks = node_ranks; ranks <= kMost; ranks *= 2) counts.push_back(ranks);
+    return counts;
   }
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find(',', begin), text.size());
-    int world = 0;
-    const auto [rest, error] = std::from_chars(text.data() + begin, text.data() + end, world);
-    require(error == std::errc() && rest == text.data() + end && world >= 1 && world <= 4 * kMost,
+    int ranks = 0;
+    const auto [rest, error] = std::from_chars(text.data() + begin, text.data() + end, ranks);
+    require(error == std::errc() && rest == text.data() + end && ranks >= 1 && ranks <= 4 * kMost,
             ErrorKind::usage,
             "[plan] --sweep: got '{}', expected all, or numbers of ranks such as 64,1024,16384", text);
-    worlds.push_back(world);
+    counts.push_back(ranks);
     begin = end + 1;
   }
-  return worlds;
+  return counts;
 }
 
 nlohmann::ordered_json as_json(const plan::SweepPoint& p) {
   nlohmann::ordered_json json;
-  json["ranks"] = p.world;
+  json["ranks"] = p.ranks;
   json["groups"] = plan::flags_of(p.row.setting.groups);
   json["fits"] = p.row.fits();
   json["device_bytes"] = p.row.bytes.total(Tier::device);
@@ -54,8 +54,8 @@ void print_row(const plan::SweepPoint& p) {
   const std::string groups = plan::flags_of(p.row.setting.groups);
   fmt::print(
       "{:>6} {:>11}{:<4} {:>8.3f} {:>10.0f} {:>8.0f} {:>8.1f} {:>9.1f} {:>9.1f} {:>8.3f} {:>13.4g}{}\n",
-      p.world, format_bytes(p.row.bytes.total(Tier::device)), p.row.fits() ? "" : " (!)", p.time.step_s,
-      p.time.tokens_per_s / p.world, p.time.flops_per_s() / 1e12, 100 * p.time.exposed_s() / p.time.step_s,
+      p.ranks, format_bytes(p.row.bytes.total(Tier::device)), p.row.fits() ? "" : " (!)", p.time.step_s,
+      p.time.tokens_per_s / p.ranks, p.time.flops_per_s() / 1e12, 100 * p.time.exposed_s() / p.time.step_s,
       p.failures.between / 3600, p.interval, p.good, p.good * p.time.tokens_per_s,
       groups.empty() ? "" : fmt::format("  {}", groups));
 }
@@ -71,8 +71,8 @@ void show_sweep(const plan::PlanQuestion& q, const PlanFlags& flags) {
         "{:>6} {:>15} {:>8} {:>10} {:>8} {:>8} {:>9} {:>9} {:>8} {:>13}  groups\n",
         plan::flags_of(sweep.setting), q.machine->name, flags.failure_hours, flags.restart_s, "ranks",
         "device", "step s", "tok/s/rank", "TFLOP/s", "exposed%", "MTBF h", "save s", "goodput", "good tok/s");
-  for (const int world : worlds_of(flags.sweep, q.machine->node_ranks)) {
-    const plan::SweepPoint point = plan::sweep_point(sweep, world);
+  for (const int ranks : counts_of(flags.sweep, q.machine->node_ranks)) {
+    const plan::SweepPoint point = plan::sweep_point(sweep, ranks);
     if (flags.json)
       all.push_back(as_json(point));
     else

@@ -71,7 +71,8 @@ nn::LayerList make_model() {
 }
 
 void run_rank(comm::World& world) {
-  zero::EngineOptions options{.shape = {kBatch, kSeq}};
+  zero::EngineOptions options{.mesh = comm::mesh_of({world.size(), world.ranks_per_host()}),
+                              .shape = {kBatch, kSeq}};
   zero::apply_stage(options.policy, 3);
   zero::Engine engine(make_model(), options, world);
   engine.load([](const nn::Parameter& param, int64_t begin, std::span<float> out) {

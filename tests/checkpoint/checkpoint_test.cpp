@@ -25,7 +25,7 @@ using test::TempDir;
 Manifest layout(int world) {
   Manifest manifest;
   manifest.step = 7;
-  manifest.world = world;
+  manifest.ranks = world;
   manifest.states = {{"master", DType::f32}, {"first_moment", DType::bf16}};
   manifest.tensors = {{"a.weight", 30, 10}, {"b.bias", 1, 17}};
   manifest.run = R"({"tokens":123})";
@@ -51,7 +51,7 @@ std::vector<Extent> extents_of(const Manifest& manifest, int rank) {
     for (int t = 0; t < int(manifest.tensors.size()); ++t) {
       const int64_t count = manifest.tensors[size_t(t)].count();
       for (int64_t begin = 0; begin < count; begin += 7, ++turn) {
-        if (turn % manifest.world == rank)
+        if (turn % manifest.ranks == rank)
           extents.push_back({s, t, begin, std::min<int64_t>(7, count - begin)});
       }
     }
@@ -70,7 +70,7 @@ void write_part(const Path& folder, const Manifest& manifest, int rank, std::vec
   writer.write(
       [&](size_t begin, size_t end) { return std::span<const std::byte>(image).subspan(begin, end - begin); },
       std::max<size_t>(100, image.size() / 5));
-  leave_note(folder, rank, manifest.world, {writer.commit()});
+  leave_note(folder, rank, manifest.ranks, {writer.commit()});
 }
 
 Path write_checkpoint(const Path& folder, int64_t step, int world) {

@@ -85,7 +85,7 @@ TEST(DeepSpeed, EveryLayoutGivesTheTensorsThatDeepSpeedHad) {
     EXPECT_EQ(got.run().steps, one.steps);
     EXPECT_EQ(got.run().samples, 4 * one.steps);
     EXPECT_EQ(got.run().adam_steps, one.adam_steps);
-    EXPECT_EQ(got.run().world, 2);
+    EXPECT_EQ(got.run().ranks, 2);
     EXPECT_EQ(got.run().micro_batch, 2);
     EXPECT_EQ(got.run().version, "0.19.8");
     EXPECT_EQ(got.run().universal, std::string(one.folder).starts_with("universal"));

@@ -102,7 +102,7 @@ std::vector<StateTensor> tensors_of_8b() {
 
 // Its checkpoint, each rank with its share of every tensor.
 Path write_8b(const Path& folder, int world) {
-  Manifest manifest{.step = 5, .world = world, .tensors = tensors_of_8b()};
+  Manifest manifest{.step = 5, .ranks = world, .tensors = tensors_of_8b()};
   manifest.states = {{"master"}, {"first_moment"}, {"second_moment"}};
   const Path path = folder / checkpoint_name(5);
   make_folders(path);

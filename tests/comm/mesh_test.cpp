@@ -66,7 +66,32 @@ TEST(Mesh, SetsOfAxes) {
   EXPECT_EQ(describe(Axes{Axis::outer, Axis::inner, Axis::context}), "outer, inner and context");
   EXPECT_EQ(describe(Axes{Axis::pipe}), "pipe");
   EXPECT_EQ(describe(Axes{}), "no axis");
-  EXPECT_EQ(describe(Mesh(1)), "1 rank");
+  EXPECT_EQ(describe(Mesh()), "1 rank");
+}
+
+TEST(Mesh, RanksOfData) {
+  const Mesh mesh({2, 3, 4, 2, 5, 2});
+  EXPECT_EQ(mesh.ranks(), 480);
+  EXPECT_EQ(mesh.data_ranks(), 120);
+  EXPECT_EQ(mesh.batch_ranks(), 24) << "ranks along context share their sequences";
+}
+
+TEST(Mesh, IsMadeOfHostsAndGroups) {
+  const auto made = [](MeshRequest request) { return describe(mesh_of(request)); };
+  EXPECT_EQ(made({.ranks = 12}), "inner 12");
+  EXPECT_EQ(made({.ranks = 12, .ranks_per_host = 4}), "outer 3 × inner 4");
+  EXPECT_EQ(made({.ranks = 12, .ranks_per_host = 6}), "inner 12") << "sums in two levels have other bits";
+  EXPECT_EQ(made({.ranks = 4, .ranks_per_host = 8}), "inner 4");
+  EXPECT_EQ(made({.ranks = 12, .ranks_per_host = 4, .group = 6}), "outer 2 × inner 6");
+  EXPECT_EQ(made({.ranks = 12, .ranks_per_host = 4, .group = 12}), "inner 12");
+  test::expect_error(ErrorKind::usage, {"12 ranks in groups of 5"}, [&] { made({.ranks = 12, .group = 5}); });
+}
+
+TEST(Mesh, KeepsItsOtherAxes) {
+  const Mesh mesh({2, 2, 4, 1, 1, 2});
+  EXPECT_EQ(mesh.in_groups(2), Mesh({2, 4, 2, 1, 1, 2}));
+  EXPECT_EQ(mesh.with(Axis::outer, 6), Mesh({2, 6, 4, 1, 1, 2}));
+  EXPECT_EQ(Mesh::flat(3), Mesh({1, 1, 3, 1, 1, 1}));
 }
 
 TEST(Mesh, SizesAreAtLeastOne) {

@@ -225,10 +225,10 @@ TEST(Resolve, BucketsAndOffloadRatio) {
 TEST(Resolve, Fp8ProductsNeedBf16AndAGpu) {
   const ParsedConfig parsed = parse("{bf16: {enabled: true}, zeno: {matmul_dtype: 'fp8'}}");
   EXPECT_EQ(parsed.config.precision.matmul, MatmulDtype::fp8);
-  EXPECT_TRUE(engine_options(parsed.config, 16).policy.fp8);
+  EXPECT_TRUE(engine_options(parsed.config, {}, 16).policy.fp8);
   const ParsedConfig plain = parse("{bf16: {enabled: true}, zeno: {matmul_dtype: 'bf16'}}");
-  EXPECT_FALSE(engine_options(plain.config, 16).policy.fp8);
-  EXPECT_FALSE(engine_options(parse("{}").config, 16).policy.fp8);
+  EXPECT_FALSE(engine_options(plain.config, {}, 16).policy.fp8);
+  EXPECT_FALSE(engine_options(parse("{}").config, {}, 16).policy.fp8);
 
   EXPECT_FALSE(fails("{bf16: {enabled: true}, zeno: {matmul_dtype: 'fp8', device: 'cuda'}}"));
   EXPECT_TRUE(fails("{bf16: {enabled: true}, zeno: {matmul_dtype: 'fp8', device: 'cpu'}}"));

@@ -112,7 +112,7 @@ TEST(Loader, TheGlobalBatchIsTheSameAtEveryWorldSize) {
         std::vector<HostBatch> together;
         for (int rank = 0; rank < world; ++rank) {
           options.grad_accum = logical / world;
-          options.world = world;
+          options.ranks = world;
           options.rank = rank;
           const Loader loader(source, table, options);
           ASSERT_EQ(loader.steps_per_epoch(), alone.steps_per_epoch());
@@ -192,7 +192,7 @@ TEST(Loader, RefusesNonsense) {
   refused(ErrorKind::usage, 4, {.micro_batch = 0});
   refused(ErrorKind::usage, 4, {.grad_accum = -1});
   refused(ErrorKind::usage, 1 << 20, {.micro_batch = 1 << 20});
-  refused(ErrorKind::internal, 4, {.rank = 2, .world = 2});
+  refused(ErrorKind::internal, 4, {.rank = 2, .ranks = 2});
   const SequenceTable table(source, {.seq_len = 4});
   const Loader loader(source, table, {});
   expect_error(ErrorKind::internal, {"step -1"}, [&] { loader.step(-1); });

@@ -115,7 +115,7 @@ Epoch run_epoch(const TokenSource& source, const SequenceTable& table, int world
   Epoch epoch;
   for (int rank = 0; rank < world; ++rank) {
     const Loader loader(
-        source, table, {.micro_batch = 2, .grad_accum = 2, .rank = rank, .world = world, .shuffle = shuffle});
+        source, table, {.micro_batch = 2, .grad_accum = 2, .rank = rank, .ranks = world, .shuffle = shuffle});
     for (int64_t step = 0; step < loader.steps_per_epoch(); ++step) {
       for (const HostBatch& batch : loader.step(step)) {
         ++epoch.batches;

@@ -57,7 +57,8 @@ void Adapter::train(int world_size, int stage, nn::Recompute recompute, const Pa
   const Golden golden("lora/" + GetParam().name + "/expected.safetensors");
   const Golden trained("lora/" + GetParam().name + "/adapter_model.safetensors");
   comm::run_thread_ranks(world_size, {}, [&](comm::World& world) {
-    zero::EngineOptions options{.shape = {2 / world_size, 24}, .threads = 1};
+    zero::EngineOptions options{
+        .mesh = comm::Mesh::flat(world.size()), .shape = {2 / world_size, 24}, .threads = 1};
     zero::apply_stage(options.policy, stage);
     options.policy.recompute = recompute;
     nn::LayerList list = layers();

@@ -57,7 +57,8 @@ class Parity : public testing::TestWithParam<Case> {
     const std::string folder = std::string(ZENO_SOURCE_DIR) + "/tests/golden/" + GetParam().folder;
     const Golden golden(GetParam().folder + "/" + GetParam().expected + ".safetensors");
     comm::run_thread_ranks(world_size, {}, [&](comm::World& world) {
-      zero::EngineOptions options{.shape = {2 / world_size, 24}, .threads = 1};
+      zero::EngineOptions options{
+          .mesh = comm::Mesh::flat(world.size()), .shape = {2 / world_size, 24}, .threads = 1};
       zero::apply_stage(options.policy, stage);
       options.policy.recompute = recompute;
       nn::LayerList layers = model::build_layers(model::load_config(folder), 24);

@@ -26,13 +26,13 @@ struct Case {
     options.policy.compute = DType::bf16;
     options.policy.grad = options.policy.wire = DType::bf16;
     options.shape = {1, kSeq};
+    options.mesh = comm::Mesh::flat(world);
     options.device = {machine.kind, 0};
     const MemoryLimits limits{size_t(machine.memory), size_t(machine.host_memory / machine.node_ranks)};
     return {.model = {layers, {}},
             .options = options,
             .machine = machine,
-            .world = world,
-            .choices = all_choices(machine.kind, world, limits),
+            .choices = all_choices(machine.kind, options.mesh, limits),
             .sequences = 0,
             .goal = goal,
             .next_larger = [] { return test::shape_of(test::kQwen14B, kSeq); }};

@@ -51,7 +51,7 @@ TEST(Estimate, ReproducesEveryCellOfThePapersTable) {
     for (size_t m = 0; m < kModels.size(); ++m) {
       for (int stage = 1; stage <= 3; ++stage, ++cells) {
         const double printed = row.gb[m][size_t(stage - 1)];
-        const double ours = model_states(kModels[m], mixed(stage), row.ranks).total() / 1e9;
+        const double ours = model_states(kModels[m], mixed(stage), comm::Mesh::flat(row.ranks)).total() / 1e9;
         EXPECT_NEAR(ours, printed, last_digit(printed) + 1e-9)
             << kModels[m] << " parameters, " << row.ranks << " ranks, stage " << stage;
       }
@@ -61,17 +61,18 @@ TEST(Estimate, ReproducesEveryCellOfThePapersTable) {
 }
 
 TEST(Estimate, KnowsTheOtherNumbersOfThePapers) {
-  EXPECT_DOUBLE_EQ(model_states(1.5e9, mixed(0), 64).total(), 24e9);
-  EXPECT_DOUBLE_EQ(model_states(1.5e9, mixed(0), 64).parameters, 3e9);
-  EXPECT_NEAR(model_states(1e12, mixed(3), 1024).total() / 1e9, 15.6, 0.1);
+  EXPECT_DOUBLE_EQ(model_states(1.5e9, mixed(0), comm::Mesh::flat(64)).total(), 24e9);
+  EXPECT_DOUBLE_EQ(model_states(1.5e9, mixed(0), comm::Mesh::flat(64)).parameters, 3e9);
+  EXPECT_NEAR(model_states(1e12, mixed(3), comm::Mesh::flat(1024)).total() / 1e9, 15.6, 0.1);
   // The largest model of 64 GPUs of 32 GB: under 1.5B, 7.5B, 14B and 128B at stages 0 to 3; the paper says
   // "about" for stage 2, where the formula gives 14.4.
-  EXPECT_NEAR(most_params(32e9, mixed(0), 64) / 1e9, 2.0, 1e-9);  // states alone; measured: 1.4
-  EXPECT_NEAR(most_params(32e9, mixed(1), 64) / 1e9, 7.6, 0.1);
-  EXPECT_NEAR(most_params(32e9, mixed(2), 64) / 1e9, 14.4, 0.1);
-  EXPECT_NEAR(most_params(32e9, mixed(3), 64) / 1e9, 128, 1e-6);
+  EXPECT_NEAR(most_params(32e9, mixed(0), comm::Mesh::flat(64)) / 1e9, 2.0,
+              1e-9);  // states alone; measured: 1.4
+  EXPECT_NEAR(most_params(32e9, mixed(1), comm::Mesh::flat(64)) / 1e9, 7.6, 0.1);
+  EXPECT_NEAR(most_params(32e9, mixed(2), comm::Mesh::flat(64)) / 1e9, 14.4, 0.1);
+  EXPECT_NEAR(most_params(32e9, mixed(3), comm::Mesh::flat(64)) / 1e9, 128, 1e-6);
   for (const auto& [billions, gb] : {std::pair{8.0, 128.0}, {11.0, 176.0}, {17.2, 275.2}})
-    EXPECT_NEAR(model_states(billions * 1e9, mixed(0), 1).total() / 1e9, gb, 1e-6);
+    EXPECT_NEAR(model_states(billions * 1e9, mixed(0), comm::Mesh::flat(1)).total() / 1e9, gb, 1e-6);
 }
 
 // Up to padding, what the engine books for real layers.
@@ -92,15 +93,18 @@ TEST(Estimate, AgreesWithTheEngine) {
     for (int stage = 0; stage <= 3; ++stage) {
       for (int world : {1, 2, 3, 8, 64}) {
         for (Tier optimizer : {Tier::device, Tier::host, Tier::disk}) {
-          zero::EngineOptions options{.shape = {1, 16}, .device = {Device::Kind::cuda, 0}, .threads = 1};
+          zero::EngineOptions options{.mesh = comm::Mesh::flat(world),
+                                      .shape = {1, 16},
+                                      .device = {Device::Kind::cuda, 0},
+                                      .threads = 1};
           options.policy.compute = p.compute;
           options.policy.grad = options.policy.wire = p.grad;
           options.policy.states = p.states;
           options.policy.moments = p.moments;
           options.policy.offload.optimizer = optimizer;
           zero::apply_stage(options.policy, stage);
-          const double booked = double(zero::plan_memory(layers, options, world).model_state_bytes);
-          StateBytes states = model_states(params, options.policy, world);
+          const double booked = double(zero::plan_memory(layers, options).model_state_bytes);
+          StateBytes states = model_states(params, options.policy, options.mesh);
           // The papers' masters are whole also where they are beside bf16 parameters.
           const bool split = p.compute == DType::bf16 && p.states == DType::f32 && optimizer == Tier::device;
           if (split) states.masters /= 2;
@@ -150,9 +154,10 @@ TEST(DeepSpeedEstimate, LeavesOutWhatThePlanHas) {
   const nn::LayerList layers =
       test::tiny_decoder(test::Family::llama, {.hidden = 64, .heads = 4, .blocks = 2, .vocab = 500});
   EXPECT_EQ(largest_module(layers), 500 * 64);  // the embedding; gate and up are two modules
-  zero::EngineOptions options{.shape = {2, 16}, .device = {Device::Kind::cuda, 0}, .threads = 1};
+  zero::EngineOptions options{
+      .mesh = comm::Mesh::flat(4), .shape = {2, 16}, .device = {Device::Kind::cuda, 0}, .threads = 1};
   options.policy.compute = DType::bf16;
-  const auto list = compare_deepspeed({layers, {}}, options, {.micro_batch = 2}, 4, 4);
+  const auto list = compare_deepspeed({layers, {}}, options, {.micro_batch = 2}, 4);
   ASSERT_EQ(list.size(), 5u);
   for (const Comparison& c : list) {
     const PlanBytes& ours = c.ours.bytes;

@@ -16,7 +16,7 @@ TEST(Fit, ActivationsLeaveAGpuAfterOptimizerStates) {
   zero::EngineOptions away = options;
   away.policy.recompute = nn::Recompute::full;
   away.policy.offload.optimizer = Tier::host;
-  const auto device_bytes = [&] { return zero::plan_memory(layers, away, 1).ledger->booked(Tier::device); };
+  const auto device_bytes = [&] { return zero::plan_memory(layers, away).ledger->booked(Tier::device); };
   const size_t with_activations = device_bytes();
   away.policy.offload.activations = true;
   const size_t without = device_bytes();
@@ -25,7 +25,7 @@ TEST(Fit, ActivationsLeaveAGpuAfterOptimizerStates) {
        {std::pair{with_activations, "; --recompute full --offload-optimizer cpu needs"},
         std::pair{without, "; --recompute full --offload-optimizer cpu --offload-activations needs"}}) {
     try {
-      require_fit(layers, options, 1, {.device = limit, .host = size_t(1) << 40});
+      require_fit(layers, options, {.device = limit, .host = size_t(1) << 40});
       FAIL() << "it fits";
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::memory);
@@ -39,7 +39,7 @@ TEST(Fit, ActivationsLeaveAGpuAfterOptimizerStates) {
 TEST(Fit, SuggestionsHaveTheDefaultsOfTheirFlags) {
   const nn::LayerList layers =
       test::tiny_decoder(test::Family::llama, {.hidden = 64, .heads = 4, .blocks = 8, .max_seq = 64});
-  zero::EngineOptions options{.shape = {1, 64}, .threads = 1};
+  zero::EngineOptions options{.mesh = comm::Mesh::flat(2), .shape = {1, 64}, .threads = 1};
   zero::apply_stage(options.policy, 0);
   options.policy.overlap = false;
   options.policy.reduce_bucket = options.policy.gather_bucket = 40'000;  // about a block
@@ -49,7 +49,7 @@ TEST(Fit, SuggestionsHaveTheDefaultsOfTheirFlags) {
   zero::EngineOptions sharded = options;
   zero::apply_stage(sharded.policy, 3);
   const auto bytes_of = [&](const zero::EngineOptions& some) {
-    const zero::MemoryPlan plan = zero::plan_memory(layers, some, 2);
+    const zero::MemoryPlan plan = zero::plan_memory(layers, some);
     return plan.ledger->booked(Tier::device) + plan.ledger->booked(Tier::host);
   };
   const size_t exposed = bytes_of(sharded);
@@ -58,7 +58,7 @@ TEST(Fit, SuggestionsHaveTheDefaultsOfTheirFlags) {
   ASSERT_LT(exposed, overlapped);
   const auto suggestion = [&](size_t limit) -> std::string {
     try {
-      require_fit(layers, options, 2, {.device = limit, .host = limit});
+      require_fit(layers, options, {.device = limit, .host = limit});
     } catch (const Error& error) {
       return error.what();
     }

@@ -19,8 +19,8 @@ Machine free_machine() {
   return m;
 }
 
-zero::EngineOptions options(int stage) {
-  zero::EngineOptions o{.shape = {2, 16}, .device = {Device::Kind::cuda, 0}};
+zero::EngineOptions options(int stage, int ranks = 1) {
+  zero::EngineOptions o{.mesh = comm::Mesh::flat(ranks), .shape = {2, 16}, .device = {Device::Kind::cuda, 0}};
   zero::apply_stage(o.policy, stage);
   o.policy.compute = DType::bf16;
   return o;
@@ -30,8 +30,8 @@ nn::LayerList model(test::TinyShape shape = {}) { return test::tiny_decoder(test
 
 // Of all instructions of a kind.
 template <class Kind>
-double seconds(const nn::LayerList& layers, const zero::EngineOptions& o, const Machine& machine, int world) {
-  const zero::CompiledStep step = zero::compile_step(layers, o, world);
+double seconds(const nn::LayerList& layers, const zero::EngineOptions& o, const Machine& machine) {
+  const zero::CompiledStep step = zero::compile_step(layers, o);
   const CostModel costs(layers, step, machine);
   double sum = 0;
   for (const zero::Instruction& in : step.program.instructions)
@@ -40,8 +40,8 @@ double seconds(const nn::LayerList& layers, const zero::EngineOptions& o, const 
 }
 
 // Elements that a rank updates, padding included.
-double owned(const nn::LayerList& layers, const zero::EngineOptions& o, int world) {
-  const zero::CompiledStep step = zero::compile_step(layers, o, world);
+double owned(const nn::LayerList& layers, const zero::EngineOptions& o) {
+  const zero::CompiledStep step = zero::compile_step(layers, o);
   double sum = 0;
   for (const zero::StateChunk& chunk : step.units.chunks) sum += double(chunk.count);
   return sum;
@@ -51,11 +51,11 @@ TEST(InstructionCost, BytesOfAnUpdate) {
   Machine m = free_machine();
   m.memory_rate = 1;
   const auto bytes = [&](DType grad, DType states, Tier tier) {
-    zero::EngineOptions o = options(1);
+    zero::EngineOptions o = options(1, 4);
     o.policy.grad = grad;
     o.policy.states = states;
     o.policy.offload.optimizer = tier;
-    return seconds<zero::Update>(model(), o, m, 4) / owned(model(), o, 4);
+    return seconds<zero::Update>(model(), o, m) / owned(model(), o);
   };
   EXPECT_DOUBLE_EQ(bytes(DType::f32, DType::f32, Tier::device), 28);
   EXPECT_DOUBLE_EQ(bytes(DType::bf16, DType::f32, Tier::device), 26);
@@ -71,11 +71,11 @@ TEST(InstructionCost, BytesOfAnUpdateOnACpu) {
   m.memory_rate = 1;
   zero::EngineOptions o = options(0);
   o.device = {};
-  const double count = owned(model(), o, 1);
-  EXPECT_DOUBLE_EQ(seconds<zero::Update>(model(), o, m, 1) / count, 16);
-  EXPECT_DOUBLE_EQ(seconds<zero::Scan>(model(), o, m, 1) / count, 4);
+  const double count = owned(model(), o);
+  EXPECT_DOUBLE_EQ(seconds<zero::Update>(model(), o, m) / count, 16);
+  EXPECT_DOUBLE_EQ(seconds<zero::Scan>(model(), o, m) / count, 4);
   o.policy.compute = DType::f32;
-  EXPECT_DOUBLE_EQ(seconds<zero::Update>(model(), o, m, 1) / count, 16);
+  EXPECT_DOUBLE_EQ(seconds<zero::Update>(model(), o, m) / count, 16);
 }
 
 // However few rows there are, every weight is read and packed in both passes and its gradient written.
@@ -86,12 +86,12 @@ TEST(InstructionCost, ProductsOfAFewRows) {
   o.shape = {1, 1};
   Machine m = free_machine();
   m.packing = 1;
-  EXPECT_NEAR(seconds<zero::Forward>(layers, o, m, 1) / weights, 1, 0.03);
-  EXPECT_NEAR(seconds<zero::Backward>(layers, o, m, 1) / weights, 1, 0.06);
+  EXPECT_NEAR(seconds<zero::Forward>(layers, o, m) / weights, 1, 0.03);
+  EXPECT_NEAR(seconds<zero::Backward>(layers, o, m) / weights, 1, 0.06);
   m.packing = 0;
   m.memory_rate = 1;
   const double embedding = 512 * 64;  // cleared
-  const auto backward = [&] { return seconds<zero::Backward>(layers, o, m, 1); };
+  const auto backward = [&] { return seconds<zero::Backward>(layers, o, m); };
   EXPECT_NEAR(backward(), 2 * weights + 4 * (weights + embedding), 0.1 * 6 * weights);
   const double wide = backward();
   o.policy.grad = DType::bf16;
@@ -103,12 +103,12 @@ TEST(InstructionCost, StatesPassTheLinkOnceEachWay) {
   m.host_link = 1;
   zero::EngineOptions o = options(0);
   o.policy.offload.optimizer = Tier::host;
-  const double count = owned(model(), o, 1);
-  EXPECT_NEAR(seconds<zero::Fetch>(model(), o, m, 1) / count, 12, 0.2);  // starts are aligned
-  EXPECT_NEAR(seconds<zero::Store>(model(), o, m, 1) / count, 12, 0.2);
+  const double count = owned(model(), o);
+  EXPECT_NEAR(seconds<zero::Fetch>(model(), o, m) / count, 12, 0.2);  // starts are aligned
+  EXPECT_NEAR(seconds<zero::Store>(model(), o, m) / count, 12, 0.2);
   o.policy.offload.cpu_share = 1;
-  EXPECT_NEAR(seconds<zero::GradsToHost>(model(), o, m, 1) / count, 4, 0.1);
-  EXPECT_NEAR(seconds<zero::Fetch>(model(), o, m, 1) / count, 2, 0.1);  // published parameters
+  EXPECT_NEAR(seconds<zero::GradsToHost>(model(), o, m) / count, 4, 0.1);
+  EXPECT_NEAR(seconds<zero::Fetch>(model(), o, m) / count, 2, 0.1);  // published parameters
 }
 
 TEST(InstructionCost, TheDiskIsSharedByTheRanksOfANode) {
@@ -117,20 +117,22 @@ TEST(InstructionCost, TheDiskIsSharedByTheRanksOfANode) {
   zero::EngineOptions o = options(2);
   o.policy.offload.optimizer = Tier::disk;
   o.policy.offload.chunk = 1 << 20;
-  const double alone = seconds<zero::Read>(model(), o, m, 1), eight = seconds<zero::Read>(model(), o, m, 8);
-  EXPECT_GT(alone, 12 * owned(model(), o, 1) * 0.9);
+  const double alone = seconds<zero::Read>(model(), o, m);
+  EXPECT_GT(alone, 12 * owned(model(), o) * 0.9);
+  o.mesh = comm::Mesh::flat(8);
+  const double eight = seconds<zero::Read>(model(), o, m);
   EXPECT_GT(eight, alone * 0.9);  // an eighth each, eight at once, and whole pages
 }
 
 // 68 bytes for 64 elements of two or four bytes.
 TEST(InstructionCost, BlocksOfEightBitsTakeTheirShare) {
-  const zero::EngineOptions plain = options(3);
+  const zero::EngineOptions plain = options(3, 8);
   zero::EngineOptions coded = plain;
   coded.policy.int8_weights = coded.policy.coded_gradients = true;
   Machine m = free_machine();
   m.inside.rate = 1;
   const auto share = [&]<class Kind>(Kind) {
-    return seconds<Kind>(model(), coded, m, 8) / seconds<Kind>(model(), plain, m, 8);
+    return seconds<Kind>(model(), coded, m) / seconds<Kind>(model(), plain, m);
   };
   EXPECT_NEAR(share(zero::Gather{}), 68.0 / 128, 1e-9);
   EXPECT_NEAR(share(zero::Reduce{}), 68.0 / 256, 1e-9);
@@ -138,25 +140,24 @@ TEST(InstructionCost, BlocksOfEightBitsTakeTheirShare) {
 
 // A gather enters a node once over all its links; slices of a sum go from every rank to their owner.
 TEST(InstructionCost, Collectives) {
-  const zero::EngineOptions o = options(3);
-  const auto time = [&]<class Kind>(int world, Kind, double inside, double between) {
+  const auto time = [&]<class Kind>(int ranks, Kind, double inside, double between) {
     Machine m = free_machine();
     if (inside > 0) m.inside.rate = inside;
     if (between > 0) m.between.rate = between;
-    return seconds<Kind>(model(), o, m, world);
+    return seconds<Kind>(model(), options(3, ranks), m);
   };
-  const auto volume = [&](int world) {
-    const zero::CompiledStep step = zero::compile_step(model(), o, world);
-    const zero::ProgramTraffic traffic = zero::traffic_of(step.program, step.units, world);
+  const auto volume = [&](int ranks) {
+    const zero::CompiledStep step = zero::compile_step(model(), options(3, ranks));
+    const zero::ProgramTraffic traffic = zero::traffic_of(step.program, step.units, step.mesh);
     return std::pair{2.0 * double(traffic.gathered), 4.0 * double(traffic.reduced)};
   };
-  for (int world : {2, 8, 16, 32}) {
-    const auto [gathered, reduced] = volume(world);
-    const double n = world, nodes = std::max(1.0, n / 8), near = std::min(8.0, n);
-    EXPECT_NEAR(time(world, zero::Gather{}, 1, 0) / gathered, 1, 1e-9);
-    EXPECT_NEAR(time(world, zero::Reduce{}, 1, 0) / reduced, (near - 1) / (n - 1), 1e-9);
-    EXPECT_NEAR(time(world, zero::Gather{}, 0, 1) / gathered, (nodes - 1) / nodes * n / (n - 1) / near, 1e-9);
-    EXPECT_NEAR(time(world, zero::Reduce{}, 0, 1) / reduced, (n - near) / (n - 1), 1e-9);
+  for (int ranks : {2, 8, 16, 32}) {
+    const auto [gathered, reduced] = volume(ranks);
+    const double n = ranks, nodes = std::max(1.0, n / 8), near = std::min(8.0, n);
+    EXPECT_NEAR(time(ranks, zero::Gather{}, 1, 0) / gathered, 1, 1e-9);
+    EXPECT_NEAR(time(ranks, zero::Reduce{}, 1, 0) / reduced, (near - 1) / (n - 1), 1e-9);
+    EXPECT_NEAR(time(ranks, zero::Gather{}, 0, 1) / gathered, (nodes - 1) / nodes * n / (n - 1) / near, 1e-9);
+    EXPECT_NEAR(time(ranks, zero::Reduce{}, 0, 1) / reduced, (n - near) / (n - 1), 1e-9);
   }
   EXPECT_EQ(time(1, zero::Gather{}, 1, 1), 0);
   EXPECT_EQ(time(1, zero::Reduce{}, 1, 1), 0);
@@ -165,10 +166,9 @@ TEST(InstructionCost, Collectives) {
 TEST(InstructionCost, AnUnknownRateIsNamed) {
   Machine m = free_machine();
   m.between.rate = 0;  // as zeno doctor leaves it
-  const zero::EngineOptions o = options(3);
-  const auto plan = [&](int world) {
+  const auto plan = [&](int ranks) {
     const nn::LayerList layers = model();
-    const zero::CompiledStep step = zero::compile_step(layers, o, world);
+    const zero::CompiledStep step = zero::compile_step(layers, options(3, ranks));
     CostModel(layers, step, m).of_all();
   };
   EXPECT_NO_THROW(plan(8));
@@ -179,20 +179,20 @@ TEST(InstructionCost, WhatRecomputeCosts) {
   Machine m = free_machine();
   m.matmul_16bit = 1;
   zero::EngineOptions o = options(0);
-  const double forward = seconds<zero::Forward>(model(), o, m, 1),
-               backward = seconds<zero::Backward>(model(), o, m, 1);
+  const double forward = seconds<zero::Forward>(model(), o, m),
+               backward = seconds<zero::Backward>(model(), o, m);
   EXPECT_DOUBLE_EQ(backward, 2 * forward);
   o.policy.recompute = nn::Recompute::full;
   // All but the last product of each block, whose result is known not to be needed.
-  const double again = seconds<zero::Recompute>(model(), o, m, 1);
+  const double again = seconds<zero::Recompute>(model(), o, m);
   EXPECT_LT(again, 0.9 * forward);
   EXPECT_GT(again, 0.6 * forward);
   m.matmul_16bit = kFree;
   m.memory_rate = 1;
   o.policy.recompute = nn::Recompute::none;
-  const double plain = seconds<zero::Backward>(model(), o, m, 1);
+  const double plain = seconds<zero::Backward>(model(), o, m);
   o.policy.recompute = nn::Recompute::selective;
-  EXPECT_GT(seconds<zero::Backward>(model(), o, m, 1), plain);
+  EXPECT_GT(seconds<zero::Backward>(model(), o, m), plain);
 }
 
 TEST(InstructionCost, AFrozenBaseNeedsNoGradientsOfIt) {
@@ -203,9 +203,9 @@ TEST(InstructionCost, AFrozenBaseNeedsNoGradientsOfIt) {
   m.matmul_16bit = 1;
   const zero::EngineOptions o = options(0);
   const nn::LayerList adapted = model({.lora = lora});
-  const double base = seconds<zero::Forward>(model(), o, m, 1);
-  const double forward = seconds<zero::Forward>(adapted, o, m, 1),
-               backward = seconds<zero::Backward>(adapted, o, m, 1);
+  const double base = seconds<zero::Forward>(model(), o, m);
+  const double forward = seconds<zero::Forward>(adapted, o, m),
+               backward = seconds<zero::Backward>(adapted, o, m);
   EXPECT_NEAR(backward, base + 2 * (forward - base), 1e-6 * base);
 }
 
@@ -214,11 +214,11 @@ TEST(InstructionCost, TheHeadStaysOutOfFp8) {
   m.matmul_fp8 = 1;
   zero::EngineOptions o = options(0);
   const nn::LayerList layers = test::shape_of(test::llama(64, 2, 2, 2, 32, 128, 512, false), 16);
-  EXPECT_LT(seconds<zero::Forward>(layers, o, m, 1), 1e-9);
+  EXPECT_LT(seconds<zero::Forward>(layers, o, m), 1e-9);
   o.policy.fp8 = true;
   const double rows = 32, weights = 2 * (64 * 192 + 64 * 64 + 3 * 64 * 128);
-  EXPECT_NEAR(seconds<zero::Forward>(layers, o, m, 1), 2 * rows * weights, 1);
-  EXPECT_LT(seconds<zero::Loss>(layers, o, m, 1), 1e-9);
+  EXPECT_NEAR(seconds<zero::Forward>(layers, o, m), 2 * rows * weights, 1);
+  EXPECT_LT(seconds<zero::Loss>(layers, o, m), 1e-9);
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ zero::EngineOptions options() {
 // are full.
 TEST(Offload, FillsTheFastestTierFirst) {
   const nn::LayerList model = test::tiny_decoder(test::Family::llama, {.blocks = 4});
-  const zero::MemoryPlan all = zero::plan_memory(model, options(), 1);
+  const zero::MemoryPlan all = zero::plan_memory(model, options());
   const size_t everything = all.ledger->booked(Tier::device);
   const size_t states =
       all.ledger->booked(Tier::device, Purpose::masters) + all.ledger->booked(Tier::device, Purpose::moments);
@@ -32,8 +32,8 @@ TEST(Offload, FillsTheFastestTierFirst) {
       SCOPED_TRACE(testing::Message() << part << " of the states too many for the device, host " << host);
       zero::EngineOptions chosen = options();
       const MemoryLimits limits{everything - size_t(part * double(states)), size_t(host * double(states))};
-      choose_offload(model, chosen, 1, limits, true);
-      const zero::MemoryPlan plan = zero::plan_memory(model, chosen, 1);
+      choose_offload(model, chosen, limits, true);
+      const zero::MemoryPlan plan = zero::plan_memory(model, chosen);
       EXPECT_EQ(missing_device_bytes(plan, chosen.device, limits), 0u);
       EXPECT_EQ(missing_host_bytes(plan, chosen.device, limits), 0u);
       if (part == 0) {
@@ -55,12 +55,12 @@ TEST(Offload, LeavesNoRoomInTheFastTiers) {
   const nn::LayerList model = test::tiny_decoder(test::Family::llama, {.blocks = 4});
   zero::EngineOptions chosen = options();
   chosen.policy.offload.chunk = 64;
-  const zero::MemoryPlan all = zero::plan_memory(model, chosen, 1);
+  const zero::MemoryPlan all = zero::plan_memory(model, chosen);
   const size_t states =
       all.ledger->booked(Tier::device, Purpose::masters) + all.ledger->booked(Tier::device, Purpose::moments);
   const MemoryLimits limits{all.ledger->booked(Tier::device) - states / 2, states / 4};
-  choose_offload(model, chosen, 1, limits, true);
-  const zero::MemoryPlan plan = zero::plan_memory(model, chosen, 1);
+  choose_offload(model, chosen, limits, true);
+  const zero::MemoryPlan plan = zero::plan_memory(model, chosen);
   constexpr size_t kChunk = 64 * 12;
   EXPECT_GT(plan.ledger->booked(Tier::disk), 0u);
   EXPECT_LE(limits.device - plan.ledger->booked(Tier::device), 3 * kChunk);
@@ -71,12 +71,12 @@ TEST(Offload, TheWindowTakesWhatIsLeft) {
   const nn::LayerList model = test::tiny_decoder(test::Family::llama, {.blocks = 4});
   zero::EngineOptions away = options();
   away.policy.offload.optimizer = Tier::host;
-  const size_t least = zero::plan_memory(model, away, 1).ledger->booked(Tier::device);
+  const size_t least = zero::plan_memory(model, away).ledger->booked(Tier::device);
   int64_t before = -1;
   for (size_t spare : {size_t(0), size_t(40'000), size_t(1'000'000)}) {
     const MemoryLimits limits{least + spare, size_t(1) << 40};
-    widen_window(model, away, 1, limits);
-    EXPECT_EQ(missing_device_bytes(zero::plan_memory(model, away, 1), away.device, limits), 0u);
+    widen_window(model, away, limits);
+    EXPECT_EQ(missing_device_bytes(zero::plan_memory(model, away), away.device, limits), 0u);
     EXPECT_GT(away.policy.offload.device_window, before);
     before = away.policy.offload.device_window;
   }

@@ -10,8 +10,9 @@
 namespace zeno::plan {
 namespace {
 
-zero::EngineOptions options(int64_t seq, int64_t batch, int micro_batches, DType states) {
-  zero::EngineOptions o{.shape = {batch, seq}, .device = {Device::Kind::cuda, 0}};
+zero::EngineOptions options(int64_t seq, int64_t batch, int micro_batches, DType states, int ranks = 1) {
+  zero::EngineOptions o{
+      .mesh = comm::Mesh::flat(ranks), .shape = {batch, seq}, .device = {Device::Kind::cuda, 0}};
   o.policy.compute = o.policy.grad = o.policy.wire = DType::bf16;
   o.policy.states = states;
   o.policy.micro_batches = micro_batches;
@@ -33,7 +34,7 @@ TEST(Prediction, OurStepsOnOneH200) {
     const nn::LayerList layers = test::shape_of(row.shape, row.seq);
     zero::EngineOptions o = options(row.seq, row.batch, row.micro_batches, row.states);
     change(layers, o);
-    const StepTime time = predict_step(layers, o, machine, 1);
+    const StepTime time = predict_step(layers, o, machine);
     EXPECT_NEAR(time.tokens_per_s / row.tokens_per_s, 1, 0.15) << row.name;
   };
   const auto nothing = [](const nn::LayerList&, zero::EngineOptions&) {};
@@ -50,7 +51,7 @@ TEST(Prediction, OurStepsOnOneH200) {
          });
   const auto on_host = [&](const nn::LayerList& layers, zero::EngineOptions& o) {
     o.policy.offload.optimizer = Tier::host;
-    widen_window(layers, o, 1, {size_t(machine.memory), size_t(machine.host_memory)});
+    widen_window(layers, o, {size_t(machine.memory), size_t(machine.host_memory)});
   };
   expect({"Llama-3.2-3B on the host", test::kLlama3B, 4096, 4, 1, DType::f32, 20.9e3}, on_host);
   expect({"Qwen2.5-3B on the host", test::kQwen3B, 1024, 16, 1, DType::bf16, 30.3e3}, on_host);
@@ -81,24 +82,24 @@ TEST(Prediction, Llmq) {
                               {"7B × 8", test::kQwen7B, 8, 3, 8, false, 112e3},
                               {"14B × 8", test::kQwen14B, 8, 3, 8, false, 48.9e3}};
   for (const Row& row : rows) {
-    zero::EngineOptions o = options(1024, row.batch, int(524288 / 1024 / row.batch / row.world), DType::bf16);
+    zero::EngineOptions o =
+        options(1024, row.batch, int(524288 / 1024 / row.batch / row.world), DType::bf16, row.world);
     zero::apply_stage(o.policy, row.stage);
     o.policy.order = zero::Order::vertical;
     o.policy.fp8 = row.fp8;
-    const StepTime time =
-        predict_step(test::shape_of(row.shape, 1024), o, named_machine("h100-8"), row.world);
+    const StepTime time = predict_step(test::shape_of(row.shape, 1024), o, named_machine("h100-8"));
     EXPECT_NEAR(row.tokens_per_s / time.tokens_per_s, 1, 0.2) << row.name;
   }
 }
 
 double fsdp_flops(const model::InitOptions& shape, std::string_view machine, int world, int64_t batch,
                   bool recompute) {
-  zero::EngineOptions o = options(2048, batch, 1, DType::f32);
+  zero::EngineOptions o = options(2048, batch, 1, DType::f32, world);
   zero::apply_stage(o.policy, 3);
   o.policy.prefetch = 2'000'000'000;  // a unit ahead, however large
   o.policy.max_live = 4 * o.policy.prefetch;
   if (recompute) o.policy.recompute = nn::Recompute::full;
-  return predict_step(test::shape_of(shape, 2048), o, named_machine(machine), world).flops_per_s();
+  return predict_step(test::shape_of(shape, 2048), o, named_machine(machine)).flops_per_s();
 }
 
 // PyTorch of 2023, uncompiled: a fifth to a third behind what the hardware gives our program; least where the
@@ -152,7 +153,7 @@ class ZeroInfinity : public ::testing::Test {
     o.policy.prefetch = 2'000'000'000;
     o.policy.max_live = 4 * o.policy.prefetch;
     change(o);
-    return predict_step(layers, o, machine_, 1);
+    return predict_step(layers, o, machine_);
   }
   static double hidden(const StepTime& time) { return time.compute_s / time.step_s; }
   static double unhidden(const StepTime& time, std::initializer_list<Resource> ways) {

@@ -22,7 +22,7 @@ nn::LayerList model() {
 zero::EngineOptions options() { return {.shape = {4, 64}, .threads = 1, .snapshot_piece = 4096}; }
 
 size_t bytes_of(const zero::EngineOptions& options) {
-  const zero::MemoryPlan plan = zero::plan_memory(model(), options, 1);
+  const zero::MemoryPlan plan = zero::plan_memory(model(), options);
   return plan.ledger->booked(Tier::device) + plan.ledger->booked(Tier::host);
 }
 
@@ -56,12 +56,12 @@ TEST(Recompute, TakesTheFirstSettingThatFits) {
   for (const Setting& wanted : ladder()) {
     for (const size_t limit : {wanted.bytes, wanted.bytes + 1000}) {
       zero::EngineOptions chosen = options();
-      choose_recompute(layers, chosen, 1, limit);
+      choose_recompute(layers, chosen, limit);
       const std::vector<Setting> all = ladder();
       const auto first =
           std::find_if(all.begin(), all.end(), [&](const Setting& s) { return s.bytes <= limit; });
       EXPECT_EQ(bytes_of(chosen), first->bytes) << limit;
-      EXPECT_NO_THROW(require_fit(layers, chosen, 1, {.device = limit, .host = limit}));
+      EXPECT_NO_THROW(require_fit(layers, chosen, {.device = limit, .host = limit}));
       EXPECT_LE(first->bytes, limit);
     }
   }
@@ -70,9 +70,9 @@ TEST(Recompute, TakesTheFirstSettingThatFits) {
 TEST(Recompute, SaysWhatItChose) {
   const nn::LayerList layers = model();
   zero::EngineOptions chosen = options();
-  choose_recompute(layers, chosen, 1, size_t(1) << 40);
+  choose_recompute(layers, chosen, size_t(1) << 40);
   EXPECT_EQ(describe_recompute(layers, chosen.policy), "recompute: none");
-  choose_recompute(layers, chosen, 1, bytes_of(options(), nn::Recompute::full, 2, nn::Recompute::selective));
+  choose_recompute(layers, chosen, bytes_of(options(), nn::Recompute::full, 2, nn::Recompute::selective));
   EXPECT_EQ(describe_recompute(layers, chosen.policy),
             "recompute: full for 2 of 5 blocks, selective for the others");
 }
@@ -82,9 +82,9 @@ TEST(Recompute, WhenNothingFitsTheRefusalNamesAnotherChange) {
   zero::EngineOptions chosen = options();
   size_t limit = std::numeric_limits<size_t>::max();
   for (const Setting& setting : ladder()) limit = std::min(limit, setting.bytes - 1000);
-  choose_recompute(layers, chosen, 1, limit);
+  choose_recompute(layers, chosen, limit);
   try {
-    require_fit(layers, chosen, 1, {.device = limit, .host = limit});
+    require_fit(layers, chosen, {.device = limit, .host = limit});
     FAIL() << "it fits";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::memory);

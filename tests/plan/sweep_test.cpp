@@ -20,11 +20,11 @@ TEST(Sweep, MoreRanksNeedLessFailMoreAndGainLess) {
                                .failure_hours = 50'000,
                                .restart_s = 300};
   SweepPoint before = sweep_point(question, 8);
-  for (const int world : {64, 1024, 16'384}) {
-    const SweepPoint point = sweep_point(question, world);
+  for (const int ranks : {64, 1024, 16'384}) {
+    const SweepPoint point = sweep_point(question, ranks);
     EXPECT_LT(point.row.bytes.total(Tier::device), before.row.bytes.total(Tier::device));
     EXPECT_GT(point.time.tokens_per_s, before.time.tokens_per_s);
-    EXPECT_LE(point.time.tokens_per_s / world, before.time.tokens_per_s / before.world);
+    EXPECT_LE(point.time.tokens_per_s / ranks, before.time.tokens_per_s / before.ranks);
     EXPECT_LE(point.good, before.good);
     EXPECT_GT(point.good, 0.5);
     EXPECT_GE(point.interval, point.time.step_s);
@@ -42,9 +42,9 @@ TEST(Sweep, ManyRanksWorkInGroups) {
   options.policy.max_live = int64_t(2e10);
   options.shape = {1, 2048};
   options.device = {Device::Kind::cuda, 0};
-  options.ranks_per_host = 8;
   SweepQuestion question{.model = {layers, {}},
                          .options = options,
+                         .mesh = {.ranks_per_host = 8},
                          .setting = {3, Homes::device, nn::Recompute::full, 4, true},
                          .machine = named_machine("h100-8"),
                          .failure_hours = 50'000,
@@ -53,7 +53,7 @@ TEST(Sweep, ManyRanksWorkInGroups) {
   const SweepPoint searched = sweep_point(question, 16'384);
   EXPECT_GT(searched.row.setting.groups.ranks, 0);
   EXPECT_TRUE(searched.row.fits());
-  question.options.inner = 16'384;  // one row of ranks, as if there were no hosts
+  question.mesh.group = 16'384;  // one row of ranks, as if there were no hosts
   EXPECT_GT(searched.time.tokens_per_s, 2 * sweep_point(question, 16'384).time.tokens_per_s);
 }
 

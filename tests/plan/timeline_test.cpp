@@ -39,7 +39,8 @@ struct Setting {
 };
 
 zero::EngineOptions options(const Setting& setting) {
-  zero::EngineOptions o{.shape = {2, 32}, .device = {Device::Kind::cuda, 0}};
+  zero::EngineOptions o{
+      .mesh = comm::Mesh::flat(setting.world), .shape = {2, 32}, .device = {Device::Kind::cuda, 0}};
   zero::apply_stage(o.policy, setting.stage);
   o.policy.compute = DType::bf16;
   o.policy.micro_batches = 2;
@@ -59,9 +60,9 @@ struct Walked {
   std::vector<Cost> costs;
   StepTime time;
 };
-Walked walk(const zero::EngineOptions& o, const Machine& machine, int world) {
+Walked walk(const zero::EngineOptions& o, const Machine& machine) {
   const nn::LayerList layers = model();
-  Walked w{.step = zero::compile_step(layers, o, world)};
+  Walked w{.step = zero::compile_step(layers, o)};
   w.costs = CostModel(layers, w.step, machine).of_all();
   w.time = walk_step(w.step, w.costs);
   return w;
@@ -80,7 +81,7 @@ std::vector<Setting> settings() {
 
 TEST(Timeline, EverySecondIsBookedOnce) {
   for (const Setting& setting : settings()) {
-    const Walked w = walk(options(setting), toy(), setting.world);
+    const Walked w = walk(options(setting), toy());
     SCOPED_TRACE(testing::Message() << "stage " << setting.stage << " world " << setting.world << " tier "
                                     << int(setting.optimizer) << " overlap " << setting.overlap);
     EXPECT_NEAR(w.time.compute_s + w.time.exposed_s(), w.time.step_s, 1e-6 * w.time.step_s);
@@ -101,7 +102,7 @@ TEST(Timeline, EverySecondIsBookedOnce) {
 
 TEST(Timeline, OrderIsKept) {
   for (const Setting& setting : settings()) {
-    const Walked w = walk(options(setting), toy(), setting.world);
+    const Walked w = walk(options(setting), toy());
     const auto& list = w.step.program.instructions;
     std::array<double, zero::kLanes> lane_end;
     lane_end.fill(-1e9);
@@ -118,7 +119,7 @@ TEST(Timeline, OrderIsKept) {
 }
 
 TEST(Timeline, OneRankWithEverythingAtHandWaitsForNothing) {
-  const Walked w = walk(options({}), toy(), 1);
+  const Walked w = walk(options({}), toy());
   EXPECT_NEAR(w.time.exposed_s(), 0, kSlack);
   EXPECT_EQ(w.time.bottleneck, Resource::compute);
 }
@@ -127,9 +128,9 @@ TEST(Timeline, OverlapHidesWhatTheOtherSettingShows) {
   for (int stage : {0, 1, 2, 3}) {
     Setting setting{.stage = stage, .world = 8};
     setting.overlap = false;
-    const Walked apart = walk(options(setting), toy(), 8);
+    const Walked apart = walk(options(setting), toy());
     setting.overlap = true;
-    const Walked beside = walk(options(setting), toy(), 8);
+    const Walked beside = walk(options(setting), toy());
     const auto communication = [](const Walked& w) { return w.time.exposed[size_t(Wait::communication)]; };
     EXPECT_NEAR(communication(apart), apart.time.used[size_t(Resource::network)], kSlack);
     EXPECT_LT(communication(beside), communication(apart));
@@ -157,7 +158,7 @@ TEST(Timeline, TheSlowPartIsNamed) {
     c.slow(machine);
     zero::EngineOptions o = options(c.setting);
     o.policy.offload.cpu_share = c.cpu_share;
-    const StepTime time = walk(o, machine, c.setting.world).time;
+    const StepTime time = walk(o, machine).time;
     EXPECT_GT(time.exposed[size_t(c.wait)], 0.9 * time.step_s) << name_of(c.wait);
     EXPECT_NE(time.bottleneck, Resource::compute);
     ASSERT_FALSE(time.exposed_by_unit.empty());
@@ -175,10 +176,11 @@ TEST(Timeline, CpuRanksShareTheirCores) {
                 .memory_rate = 1e8,
                 .launch = 1e-6};
   cores.inside = {2e7, 1e-6};
-  zero::EngineOptions o = options({.stage = 3});
+  zero::EngineOptions o = options({.stage = 3, .world = 2});
   o.policy.compute = DType::f32;
-  const Walked w = walk(o, cores, 2);
-  const StepTime one = predict_step(model(), o, cores, 1);
+  const Walked w = walk(o, cores);
+  o.mesh = {};
+  const StepTime one = predict_step(model(), o, cores);
   double all = 0;
   for (const Cost& cost : w.costs) all += cost.seconds;
   EXPECT_GT(w.time.step_s, 1.9 * one.step_s);
@@ -194,7 +196,8 @@ TEST(Timeline, ATrillionParameters) {
   o.policy.micro_batches = 8;
   o.policy.recompute = nn::Recompute::full;
   for (int world : {1024, 16384}) {
-    const StepTime time = predict_step(layers, o, named_machine("h100-8"), world);
+    o.mesh = comm::Mesh::flat(world);
+    const StepTime time = predict_step(layers, o, named_machine("h100-8"));
     const double tokens = 8 * 2048;
     // 6 FLOP per parameter and token, and attention.
     EXPECT_NEAR(time.model_flops / (6 * 1.008e12 * tokens), 1.0, 0.03);

@@ -31,7 +31,7 @@ PlanReport example() {
   report.title = "model </script><script>window.hacked=1</script>";
   report.command = "zeno plan";
   report.params = 7.5e9;
-  report.world = 64;
+  report.ranks = 64;
   report.limits.device = size_t(160) << 30;
   using nn::Recompute;
   report.rows = {row({1, Homes::device, Recompute::none, 8}, 2, true),

@@ -12,7 +12,7 @@ namespace {
 
 TroubleSetting setting(int stage, int64_t accum = 1) {
   TroubleSetting s;
-  s.world = 4;
+  s.ranks = 4;
   s.config.zero.stage = stage;
   s.config.batch = {.train_batch = 4 * accum, .micro_batch = 1, .grad_accum = accum};
   zero::apply_stage(s.policy, stage);

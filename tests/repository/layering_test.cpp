@@ -31,7 +31,7 @@ const std::vector<std::pair<std::string, std::set<std::string>>> kLayers{
     {"generate", {"base", "device", "kernels", "nn", "model"}},
     {"data", {"base"}},
     {"page", {}},
-    {"config", {"base", "device", "kernels", "zero", "checkpoint", "model", "data"}},
+    {"config", {"base", "device", "kernels", "comm", "zero", "checkpoint", "model", "data"}},
     {"plan", {"base", "device", "kernels", "comm", "nn", "zero", "model", "page", "config"}},
     {"report", {"base", "device", "comm", "zero", "data", "page", "config"}},
     {"train",

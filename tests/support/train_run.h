@@ -80,7 +80,7 @@ inline nn::LayerList model_of(const RunSpec& spec) {
 
 inline zero::EngineOptions options_of(const RunSpec& spec) {
   return {.policy = spec.policy,
-          .inner = spec.inner,
+          .mesh = comm::mesh_of({.ranks = spec.world, .group = spec.inner}),
           .shape = spec.batch,
           .device = spec.device,
           .threads = 1,

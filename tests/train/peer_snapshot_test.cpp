@@ -99,6 +99,7 @@ class Hosts {
       make_folders(run.out);
       PeerFolder folder(run, world);
       zero::EngineOptions options{.policy = {},
+                                  .mesh = comm::Mesh::flat(world.size()),
                                   .shape = {2, 12},
                                   .device = {},
                                   .threads = 1,

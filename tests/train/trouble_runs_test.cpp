@@ -91,17 +91,14 @@ class TroubleRuns : public testing::Test {
     nn::LayerList model = model_of(spec);
     if (held.layer_ms > 0 && (held.all || world.rank() == 1))
       model.layers[1] = std::make_unique<SlowLayer>(std::move(model.layers[1]), held.layer_ms);
-    zero::Engine engine(
-        std::move(model),
-        {.policy = spec.policy, .shape = spec.batch, .threads = 1, .timing = spec.timing, .disk = spec.disk},
-        world);
+    zero::Engine engine(std::move(model), options_of(spec), world);
     engine.load(spec.values);
     const config::TrainConfig config = config_of(held);
     const auto source =
         data::TokenSource::generated({.vocab_size = spec.shape.vocab, .tokens = 5000, .eos = 0});
     const data::SequenceTable table(source, {.seq_len = spec.batch.seq});
     const data::Loader loader(source, table,
-                              {.micro_batch = spec.batch.batch, .rank = world.rank(), .world = world.size()});
+                              {.micro_batch = spec.batch.batch, .rank = world.rank(), .ranks = world.size()});
     std::optional<report::Reporter> reporter;
     config::ParsedConfig parsed;
     parsed.config = config;

@@ -33,8 +33,7 @@ RunSpec deep(Family family = Family::llama) {
 }
 
 MemoryPlan memory_of(const RunSpec& spec) {
-  return plan_memory(test::model_of(spec), {.policy = spec.policy, .shape = spec.batch, .threads = 1},
-                     spec.world);
+  return plan_memory(test::model_of(spec), test::options_of(spec));
 }
 
 template <class Kind>
@@ -140,7 +139,7 @@ TEST(ActivationOffload, MovesTheBytes) {
 TEST(ActivationOffload, NothingMovesInVain) {
   const auto moves = [](const RunSpec& spec) {
     const nn::LayerList model = test::model_of(spec);
-    const UnitTable units = make_units(model, spec.policy, 1);
+    const UnitTable units = make_units(model, spec.policy, comm::Mesh::flat(1));
     const Program program = compile({model, units, spec.policy, 1, spec.batch});
     return std::ranges::count_if(program.instructions, [](const Instruction& in) {
       return moves_activation<Fetch>(in) || moves_activation<Store>(in);
@@ -183,7 +182,7 @@ class ActivationProgram : public testing::Test {
 
   RunSpec spec_ = deep();
   nn::LayerList model_ = test::model_of(spec_);
-  UnitTable units_ = make_units(model_, spec_.policy, 1);
+  UnitTable units_ = make_units(model_, spec_.policy, comm::Mesh::flat(1));
   Program program_;
 };
 

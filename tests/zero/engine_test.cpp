@@ -22,7 +22,7 @@ using test::RunSpec;
 
 TEST(Engine, LearnsOneBatchByHeart) {
   comm::run_thread_ranks(2, {}, [](comm::World& world) {
-    EngineOptions options{.shape = {2, 12}, .threads = 1};
+    EngineOptions options{.mesh = comm::Mesh::flat(world.size()), .shape = {2, 12}, .threads = 1};
     apply_stage(options.policy, 3);
     Engine engine(test::tiny_decoder(Family::llama), options, world);
     engine.load(test::init_values);
@@ -40,7 +40,7 @@ TEST(Engine, StepsMayBeSubmittedAhead) {
   const auto run = [](bool ahead) {
     std::vector<double> losses;
     comm::run_thread_ranks(2, {}, [&](comm::World& world) {
-      EngineOptions options{.shape = {2, 12}, .threads = 1};
+      EngineOptions options{.mesh = comm::Mesh::flat(world.size()), .shape = {2, 12}, .threads = 1};
       apply_stage(options.policy, 3);
       Engine engine(test::tiny_decoder(Family::qwen3), options, world);
       engine.load(test::init_values);
@@ -139,7 +139,7 @@ TEST(Overflow, StepIsSkippedEverywhereAndNamed) {
   for (int stage : {0, 1, 2, 3}) {
     for (DType dtype : {DType::f32, DType::bf16}) {
       comm::run_thread_ranks(2, {}, [&](comm::World& world) {
-        EngineOptions options{.shape = {2, 12}, .threads = 1};
+        EngineOptions options{.mesh = comm::Mesh::flat(world.size()), .shape = {2, 12}, .threads = 1};
         options.policy.compute = dtype;
         apply_stage(options.policy, stage);
         Engine engine(test::tiny_decoder(Family::llama), options, world);
@@ -174,7 +174,7 @@ TEST(Frozen, ParametersKeepTheirBitsAndCostNoState) {
     EXPECT_EQ(result, first) << "stage " << stage;
   }
   comm::run_thread_ranks(2, {}, [&](comm::World& world) {
-    Engine engine(test::model_of(spec), {.policy = spec.policy, .shape = spec.batch, .threads = 1}, world);
+    Engine engine(test::model_of(spec), test::options_of(spec), world);
     engine.load(test::init_values);
     const test::OwnedBatch batch = test::make_batch(spec.batch, 61, 0, world.rank());
     const MicroBatch view = batch.view();
@@ -238,7 +238,7 @@ TEST(Engine, MoreRanksThanElements) {
 TEST(Engine, LossIsNormalisedByValidTokensOfAllRanks) {
   for (int stage : {0, 3}) {
     comm::run_thread_ranks(2, {}, [&](comm::World& world) {
-      EngineOptions options{.shape = {2, 12}, .threads = 1};
+      EngineOptions options{.mesh = comm::Mesh::flat(world.size()), .shape = {2, 12}, .threads = 1};
       apply_stage(options.policy, stage);
       Engine engine(test::tiny_decoder(Family::llama), options, world);
       engine.load(test::init_values);
@@ -326,7 +326,7 @@ TEST(State, ReadAndWriteRoundTrip) {
   for (int stage : {0, 1, 2, 3}) {
     for (DType dtype : {DType::f32, DType::bf16}) {
       comm::run_thread_ranks(3, {}, [&](comm::World& world) {
-        EngineOptions options{.shape = {2, 12}, .threads = 1};
+        EngineOptions options{.mesh = comm::Mesh::flat(world.size()), .shape = {2, 12}, .threads = 1};
         options.policy.compute = dtype;
         options.policy.reduce_bucket = 700;
         apply_stage(options.policy, stage);
@@ -368,7 +368,7 @@ TEST(State, ReadAndWriteRoundTrip) {
 TEST(Engine, UnusedParametersStayAndCostNothing) {
   for (int stage : {0, 1, 2, 3}) {
     comm::run_thread_ranks(2, {}, [&](comm::World& world) {
-      EngineOptions options{.shape = {2, 12}, .threads = 1};
+      EngineOptions options{.mesh = comm::Mesh::flat(world.size()), .shape = {2, 12}, .threads = 1};
       apply_stage(options.policy, stage);
       nn::LayerList model = test::tiny_decoder(Family::llama);
       model.layers.insert(model.layers.begin() + 2, std::make_unique<test::IdleLayer>());

@@ -48,8 +48,9 @@ struct Outcome {
 };
 
 // Six micro-batches dealt to `world` ranks; what is missing at the end is empty.
-Outcome evaluate_six(int world, const EngineOptions& options, Family family = Family::llama) {
+Outcome evaluate_six(int world, EngineOptions options, Family family = Family::llama) {
   Outcome outcome;
+  options.mesh = comm::Mesh::flat(world);
   comm::run_thread_ranks(world, {.deadline = std::chrono::seconds(20)}, [&](comm::World& w) {
     Engine engine(test::tiny_decoder(family), options, w);
     engine.load(test::init_values);
@@ -72,7 +73,7 @@ Outcome evaluate_six(int world, const EngineOptions& options, Family family = Fa
                after,
                engine.ledger().booked(Tier::device),
                engine.ledger().peak(Tier::device),
-               plan_memory(test::tiny_decoder(family), options, world).ledger->booked(Tier::device)};
+               plan_memory(test::tiny_decoder(family), options).ledger->booked(Tier::device)};
   });
   return outcome;
 }
@@ -107,7 +108,7 @@ TEST(Evaluation, EqualsTheTrainingLossBeforeTheUpdate) {
   for (DType dtype : {DType::f32, DType::bf16}) {
     for (Family family : {Family::gpt2, Family::llama, Family::qwen3}) {
       comm::run_thread_ranks(2, {}, [&](comm::World& world) {
-        EngineOptions options{.shape = kShape, .threads = 1};
+        EngineOptions options{.mesh = comm::Mesh::flat(world.size()), .shape = kShape, .threads = 1};
         apply_stage(options.policy, 3);
         options.policy.compute = dtype;
         options.policy.micro_batches = 2;
@@ -133,7 +134,7 @@ TEST(Evaluation, DoesNotDisturbTraining) {
   const auto run = [](bool evaluates) {
     std::pair<std::vector<double>, uint64_t> result;
     comm::run_thread_ranks(3, {}, [&](comm::World& world) {
-      EngineOptions options{.shape = kShape, .threads = 1};
+      EngineOptions options{.mesh = comm::Mesh::flat(world.size()), .shape = kShape, .threads = 1};
       apply_stage(options.policy, 2);
       Engine engine(test::tiny_decoder(Family::qwen3), options, world);
       engine.load(test::init_values);
@@ -182,7 +183,7 @@ TEST(Evaluation, NeedsNoTrainingState) {
     EXPECT_EQ(only.eval.hits, trains.eval.hits);
     EXPECT_EQ(only.planned, only.peak);
     EXPECT_LT(only.peak, trains.peak);
-    const MemoryPlan plan = plan_memory(test::tiny_decoder(Family::llama), options, 2);
+    const MemoryPlan plan = plan_memory(test::tiny_decoder(Family::llama), options);
     for (Purpose purpose : {Purpose::gradients, Purpose::masters, Purpose::moments}) {
       EXPECT_EQ(plan.ledger->booked(Tier::device, purpose), 0u);
     }
@@ -191,7 +192,7 @@ TEST(Evaluation, NeedsNoTrainingState) {
 
 TEST(Evaluation, AnyRankEndsItForAll) {
   comm::run_thread_ranks(2, {}, [](comm::World& world) {
-    EngineOptions options{.shape = kShape, .threads = 1};
+    EngineOptions options{.mesh = comm::Mesh::flat(world.size()), .shape = kShape, .threads = 1};
     Engine engine(test::tiny_decoder(Family::llama), options, world);
     engine.load(test::init_values);
     const OwnedBatch batch = empty_batch();
@@ -216,9 +217,9 @@ TEST(Evaluation, ProgramHasNoGradientsAndLessMemory) {
     Policy policy;
     apply_stage(policy, stage);
     policy.micro_batches = 3;
-    policy = normalized(policy, 4);
+    policy = normalized(policy, comm::Mesh::flat(4));
     const nn::LayerList model = test::tiny_decoder(Family::llama);
-    const UnitTable units = make_units(model, policy, 4);
+    const UnitTable units = make_units(model, policy, comm::Mesh::flat(4));
     const CompileInput input{model, units, policy, 4, kShape};
     const Program training = compile(input), evaluation = compile_evaluation(input);
     check_program(evaluation, units);
@@ -238,7 +239,7 @@ TEST(Evaluation, ProgramHasNoGradientsAndLessMemory) {
 TEST(Evaluation, TheCheckerObjectsToWhatChangesState) {
   const Policy policy;
   const nn::LayerList model = test::tiny_decoder(Family::llama);
-  const UnitTable units = make_units(model, policy, 1);
+  const UnitTable units = make_units(model, policy, comm::Mesh::flat(1));
   for (const Action& action : {Action(ZeroGrads{}), Action(Update{})}) {
     Program program = compile_evaluation({model, units, policy, 1, kShape});
     std::ranges::find_if(program.instructions, &Instruction::is<Finish>)->action = action;

@@ -68,7 +68,7 @@ TEST(Adapters, TheBaseKeepsItsBitsAndCostsParametersOnly) {
     spec.world = 2;
     apply_stage(spec.policy, stage);
     comm::run_thread_ranks(2, {}, [&](comm::World& world) {
-      Engine engine(test::model_of(spec), {.policy = spec.policy, .shape = spec.batch, .threads = 1}, world);
+      Engine engine(test::model_of(spec), test::options_of(spec), world);
       engine.load(test::init_values);
       const test::OwnedBatch batch = test::make_batch(spec.batch, 61, 0, world.rank());
       const MicroBatch view = batch.view();
@@ -104,7 +104,7 @@ TEST(Adapters, NothingRunsBackwardBelowTheFirst) {
     spec.policy.recompute = recompute;
     spec.policy.recompute_every = 2;
     const nn::LayerList model = test::model_of(spec);
-    const UnitTable units = make_units(model, spec.policy, 1);
+    const UnitTable units = make_units(model, spec.policy, comm::Mesh::flat(1));
     EXPECT_EQ(units.first_trained(), 2);
     for (const Instruction& in : compile({model, units, spec.policy, 1, spec.batch}).instructions) {
       if (in.is<Backward>()) {
@@ -130,7 +130,7 @@ TEST(Adapters, AreLearned) {
   spec.steps = 1;
   const double first = run_threads(spec).losses[0];
   comm::run_thread_ranks(1, {}, [&](comm::World& world) {
-    Engine engine(test::model_of(spec), {.policy = spec.policy, .shape = spec.batch, .threads = 1}, world);
+    Engine engine(test::model_of(spec), test::options_of(spec), world);
     engine.load(test::init_values);
     const test::OwnedBatch batch = test::make_batch(spec.batch, 61, 0, 0);
     const MicroBatch view = batch.view();

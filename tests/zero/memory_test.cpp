@@ -18,23 +18,23 @@ using test::RunSpec;
 TEST(Memory, ModelStatesAreTheFormula) {
   for (int world : {1, 2, 4}) {
     for (int stage : {0, 1, 2, 3}) {
-      EngineOptions options{.shape = {2, 12}, .threads = 1};
+      EngineOptions options{.mesh = comm::Mesh::flat(world), .shape = {2, 12}, .threads = 1};
       apply_stage(options.policy, stage);
       options.policy.compute = options.policy.grad = options.policy.wire = DType::bf16;
       const nn::LayerList model = test::tiny_decoder(Family::llama);
-      const UnitTable units = make_units(model, normalized(options.policy, world), world);
+      const UnitTable units = make_units(model, normalized(options.policy, options.mesh), options.mesh);
       size_t psi = 0;
       for (const Group& group : units.groups) psi += size_t(group.padded());
       EXPECT_LT(psi - size_t(units.elements()),
                 units.params.size() * 64 + units.groups.size() * size_t(world) * 64);
       const size_t n = size_t(world);
       const size_t expected[] = {14 * psi, 4 * psi + 10 * psi / n, 2 * psi + 12 * psi / n, 14 * psi / n};
-      const MemoryPlan plan = plan_memory(model, options, world);
+      const MemoryPlan plan = plan_memory(model, options);
       EXPECT_EQ(plan.model_state_bytes, expected[stage]) << "stage " << stage << " world " << world;
       // fp32 accumulation adds two bytes per gradient that is kept.
       options.policy.grad = options.policy.wire = DType::f32;
       const size_t grads = stage < 2 ? psi : psi / n;
-      EXPECT_EQ(plan_memory(model, options, world).model_state_bytes, expected[stage] + 2 * grads);
+      EXPECT_EQ(plan_memory(model, options).model_state_bytes, expected[stage] + 2 * grads);
     }
   }
 }
@@ -50,8 +50,7 @@ TEST(Memory, PlanEqualsTheRunToTheByte) {
         spec.policy.micro_batches = 2;
         apply_stage(spec.policy, stage);
         const RunResult result = run_threads(spec);
-        EngineOptions options{.policy = spec.policy, .shape = spec.batch, .threads = 1};
-        const MemoryPlan plan = plan_memory(test::model_of(spec), options, world);
+        const MemoryPlan plan = plan_memory(test::model_of(spec), test::options_of(spec));
         EXPECT_EQ(plan.ledger->booked(Tier::device), result.peak) << "stage " << stage << " world " << world;
         EXPECT_EQ(result.booked, result.peak);
       }
@@ -73,15 +72,15 @@ TEST(Memory, Fp8IsPlannedForAGpuAndRefusedOnACpu) {
   const nn::LayerList model = test::tiny_decoder(Family::llama, {.hidden = 512});
   EngineOptions options{.shape = {2, 16}, .device = {Device::Kind::cuda, 0}};
   options.policy.compute = DType::bf16;
-  const size_t plain = plan_memory(model, options, 1).ledger->booked(Tier::device);
+  const size_t plain = plan_memory(model, options).ledger->booked(Tier::device);
   options.policy.fp8 = true;
-  EXPECT_GT(plan_memory(model, options, 1).ledger->booked(Tier::device), plain);
+  EXPECT_GT(plan_memory(model, options).ledger->booked(Tier::device), plain);
   EngineOptions fp32 = options, cpu = options;
   fp32.policy.compute = DType::f32;
   cpu.device = {};
   for (const EngineOptions& refused : {fp32, cpu}) {
     test::expect_error(ErrorKind::usage, {"fp8", "bf16 on a GPU", "--device cuda"},
-                       [&] { plan_memory(model, refused, 1); });
+                       [&] { plan_memory(model, refused); });
   }
 }
 

@@ -163,7 +163,7 @@ TEST(MeshTraffic, EveryByteLeavesItsHostOnce) {
     spec.world = 8;
     spec.inner = 4;
     placements.apply(spec.policy);
-    const CompiledStep step = compile_step(test::model_of(spec), test::options_of(spec), spec.world);
+    const CompiledStep step = compile_step(test::model_of(spec), test::options_of(spec));
     int64_t whole = 0, gathered = 0, reduced = 0;  // by all ranks of a host, from other hosts
     for (const Group& group : step.units.groups) whole += group.padded();
     for (const Instruction& in : step.program.instructions) {
@@ -181,7 +181,7 @@ TEST(MeshTraffic, EveryByteLeavesItsHostOnce) {
     int64_t expected = across ? whole / 2 : 0;
     if (placements.params.has(comm::Axis::outer)) {
       spec.inner = 0;
-      const CompiledStep flat = compile_step(test::model_of(spec), test::options_of(spec), spec.world);
+      const CompiledStep flat = compile_step(test::model_of(spec), test::options_of(spec));
       expected = traffic_of(flat.program, flat.units, flat.mesh).gathered * 8 / 7 / 2;
     }
     EXPECT_EQ(gathered, expected) << placements.name;
@@ -193,12 +193,12 @@ TEST(MeshPolicy, RefusesWhatCannotBe) {
   spec.world = 4;
   spec.inner = 3;
   test::expect_error(ErrorKind::usage, {"4 ranks in groups of 3"},
-                     [&] { compile_step(test::model_of(spec), test::options_of(spec), spec.world); });
+                     [&] { compile_step(test::model_of(spec), test::options_of(spec)); });
   spec.inner = 2;
   spec.policy.params = kDataAxes;
   spec.policy.grads = spec.policy.optimizer = kShardAxes;
   test::expect_error(ErrorKind::usage, {"parameters are sharded over outer and inner"},
-                     [&] { compile_step(test::model_of(spec), test::options_of(spec), spec.world); });
+                     [&] { compile_step(test::model_of(spec), test::options_of(spec)); });
 }
 
 }  // namespace

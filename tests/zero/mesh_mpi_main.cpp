@@ -28,7 +28,7 @@ void train(comm::World& world, const Placements& placements, int ranks_per_host,
   placements.apply(spec.policy);
   const test::RunResult result = test::run_rank(spec, world);
   const int64_t sent = sum_of_host(world, result.traffic.between_hosts, ranks_per_host);
-  const CompiledStep step = compile_step(test::model_of(spec), test::options_of(spec), world.size());
+  const CompiledStep step = compile_step(test::model_of(spec), test::options_of(spec));
   // Every rank tells those of other hosts its part of the loss and the norm.
   const int64_t norms = int64_t(sizeof(StepSums)) * ranks_per_host * (world.size() - ranks_per_host);
   if (world.rank() == 0)

@@ -102,9 +102,10 @@ TEST(Nf4Base, MemoryIsTheFormula) {
     for (int stage : {0, 2, 3}) {
       RunSpec spec = quantised(Family::llama, DType::bf16);
       apply_stage(spec.policy, stage);
-      const EngineOptions options{.policy = spec.policy, .shape = spec.batch, .threads = 1};
+      spec.world = world;
+      const EngineOptions options = test::options_of(spec);
       const nn::LayerList model = test::model_of(spec);
-      const UnitTable units = make_units(model, normalized(spec.policy, world), world);
+      const UnitTable units = make_units(model, normalized(spec.policy, options.mesh), options.mesh);
       size_t expected = 0, cells = 0;
       int64_t slot = 0;  // elements of the largest unit that is decoded
       for (const Group& group : units.groups) {
@@ -122,7 +123,7 @@ TEST(Nf4Base, MemoryIsTheFormula) {
         }
       }
       EXPECT_GT(cells, 0u);
-      const MemoryPlan plan = plan_memory(model, options, world);
+      const MemoryPlan plan = plan_memory(model, options);
       EXPECT_EQ(plan.ledger->booked(Tier::device, Purpose::parameters), expected);
       // Where nothing is gathered, the decoded weights of one unit are all that passes.
       if (stage < 3 || world == 1) {
@@ -154,14 +155,15 @@ TEST(Nf4Base, GathersMoveCells) {
 TEST(Nf4Base, ReadsAndEvaluatesWhatItDecodes) {
   for (int stage : {0, 3}) {
     RunSpec spec = quantised(Family::qwen3, DType::bf16);
+    spec.world = 2;
     spec.policy.trains = false;
     spec.policy.micro_batches = 1;
     apply_stage(spec.policy, stage);
     comm::run_thread_ranks(2, {}, [&](comm::World& world) {
       const auto evaluate = [&](bool nf4, const Engine::ValueReader& values) {
-        Policy policy = spec.policy;
-        policy.nf4_base = nf4;
-        Engine engine(test::model_of(spec), {.policy = policy, .shape = spec.batch, .threads = 1}, world);
+        EngineOptions options = test::options_of(spec);
+        options.policy.nf4_base = nf4;
+        Engine engine(test::model_of(spec), options, world);
         engine.load(values);
         for (int p = 0; p < int(engine.units().params.size()); ++p) {
           const nn::Parameter& param = engine.units().params[size_t(p)];
@@ -197,7 +199,7 @@ TEST(Nf4Base, TheCheckerObjects) {
   RunSpec spec = quantised(Family::llama);
   apply_stage(spec.policy, 3);
   const nn::LayerList model = test::model_of(spec);
-  const UnitTable units = make_units(model, spec.policy, 2);
+  const UnitTable units = make_units(model, spec.policy, comm::Mesh::flat(2));
   const Program program = compile({model, units, spec.policy, 2, spec.batch});
   check_program(program, units);
   const auto expect_objection = [&](const char* what, const auto& spoil) {

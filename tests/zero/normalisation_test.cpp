@@ -50,7 +50,8 @@ Outcome train(int world, int stage, int per_micro_batch) {
   Outcome outcome;
   comm::run_thread_ranks(world, {}, [&](comm::World& w) {
     const int k = kSequences / world / per_micro_batch;
-    EngineOptions options{.shape = {per_micro_batch, kShape.seq}, .threads = 1};
+    EngineOptions options{
+        .mesh = comm::Mesh::flat(w.size()), .shape = {per_micro_batch, kShape.seq}, .threads = 1};
     apply_stage(options.policy, stage);
     options.policy.micro_batches = k;
     Engine engine(test::tiny_decoder(Family::llama), options, w);

@@ -75,7 +75,7 @@ TEST(Offload, StatesLeaveTheDevice) {
   RunSpec spec;
   spec.policy.compute = DType::bf16;
   const auto plan = [&] {
-    return plan_memory(test::model_of(spec), {.policy = spec.policy, .shape = spec.batch}, 1);
+    return plan_memory(test::model_of(spec), {.policy = spec.policy, .shape = spec.batch});
   };
   const MemoryPlan resident = plan();
   for (Tier tier : {Tier::host, Tier::disk}) {
@@ -143,8 +143,8 @@ TEST(Offload, ChunksOfTheDiskPassBetweenThoseOfTheHost) {
   EXPECT_EQ(run_threads(spec), reference);
 
   const nn::LayerList model = test::model_of(spec);
-  const Policy policy = normalized(spec.policy, 1);
-  const UnitTable units = make_units(model, policy, 1);
+  const Policy policy = normalized(spec.policy, comm::Mesh::flat(1));
+  const UnitTable units = make_units(model, policy, comm::Mesh::flat(1));
   const Program program = compile({model, units, policy, 1, spec.batch});
   check_program(program, units);
   int host_after_disk = 0, disk = 0, reads_ahead = 0;
@@ -176,8 +176,8 @@ TEST(Offload, ProgramsPassTheChecksAndFaultsAreFound) {
   apply_stage(spec.policy, 3);
   Homes{Tier::disk, Tier::disk, true}.set(spec, {});
   const nn::LayerList model = test::model_of(spec);
-  const Policy policy = normalized(spec.policy, 2);
-  const UnitTable units = make_units(model, policy, 2);
+  const Policy policy = normalized(spec.policy, comm::Mesh::flat(2));
+  const UnitTable units = make_units(model, policy, comm::Mesh::flat(2));
   const Program good = compile({model, units, policy, 2, spec.batch});
   check_program(good, units);
   const auto expect_objection = [&](auto&& spoil) {

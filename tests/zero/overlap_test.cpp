@@ -42,7 +42,7 @@ TEST(Overlap, DelaysChangeNothing) {
   const auto hash_with = [&](int which) {
     uint64_t hash = 0;
     comm::run_thread_ranks(2, {}, [&](comm::World& world) {
-      EngineOptions options{.shape = {2, 12}, .threads = 1};
+      EngineOptions options{.mesh = comm::Mesh::flat(world.size()), .shape = {2, 12}, .threads = 1};
       apply_stage(options.policy, 3);
       options.policy.prefetch = 8000;
       options.policy.reduce_bucket = 6000;
@@ -69,28 +69,28 @@ TEST(Overlap, DelaysChangeNothing) {
 TEST(Faults, ARankThatThrowsEndsAll) {
   std::mutex mutex;
   std::vector<std::string> messages(3);
-  EXPECT_THROW(comm::run_thread_ranks(3, {.deadline = std::chrono::seconds(10)},
-                                      [&](comm::World& world) {
-                                        EngineOptions options{.shape = {2, 12}, .threads = 1};
-                                        apply_stage(options.policy, 3);
-                                        Engine engine(test::tiny_decoder(Family::llama), options, world);
-                                        engine.load(test::init_values);
-                                        const test::OwnedBatch batch =
-                                            test::make_batch(options.shape, 61, 0, world.rank());
-                                        const MicroBatch view = batch.view();
-                                        engine.step({&view, 1}, {.hyper = {.step = 1}});
-                                        if (world.rank() == 1)
-                                          fail(ErrorKind::data, "rank one has had enough");
-                                        try {
-                                          engine.step({&view, 1}, {.hyper = {.step = 2}});
-                                        } catch (const Error& error) {
-                                          const std::scoped_lock lock(mutex);
-                                          messages[size_t(world.rank())] = error.what();
-                                          EXPECT_EQ(error.kind(), ErrorKind::peer);
-                                          throw;
-                                        }
-                                      }),
-               Error);
+  EXPECT_THROW(
+      comm::run_thread_ranks(
+          3, {.deadline = std::chrono::seconds(10)},
+          [&](comm::World& world) {
+            EngineOptions options{.mesh = comm::Mesh::flat(world.size()), .shape = {2, 12}, .threads = 1};
+            apply_stage(options.policy, 3);
+            Engine engine(test::tiny_decoder(Family::llama), options, world);
+            engine.load(test::init_values);
+            const test::OwnedBatch batch = test::make_batch(options.shape, 61, 0, world.rank());
+            const MicroBatch view = batch.view();
+            engine.step({&view, 1}, {.hyper = {.step = 1}});
+            if (world.rank() == 1) fail(ErrorKind::data, "rank one has had enough");
+            try {
+              engine.step({&view, 1}, {.hyper = {.step = 2}});
+            } catch (const Error& error) {
+              const std::scoped_lock lock(mutex);
+              messages[size_t(world.rank())] = error.what();
+              EXPECT_EQ(error.kind(), ErrorKind::peer);
+              throw;
+            }
+          }),
+      Error);
   for (int rank : {0, 2})
     EXPECT_NE(messages[size_t(rank)].find("rank 1"), std::string::npos) << messages[size_t(rank)];
 }
@@ -98,7 +98,7 @@ TEST(Faults, ARankThatThrowsEndsAll) {
 TEST(Faults, DifferentProgramsAreFoundAtTheStart) {
   try {
     comm::run_thread_ranks(2, {.deadline = std::chrono::seconds(10)}, [&](comm::World& world) {
-      EngineOptions options{.shape = {2, 12}, .threads = 1};
+      EngineOptions options{.mesh = comm::Mesh::flat(world.size()), .shape = {2, 12}, .threads = 1};
       apply_stage(options.policy, world.rank() == 0 ? 2 : 3);
       Engine engine(test::tiny_decoder(Family::llama), options, world);
     });

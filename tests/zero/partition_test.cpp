@@ -13,7 +13,7 @@ namespace {
 // Every element belongs to exactly one rank, pieces agree with chunks, cuts are aligned, padding is bounded.
 void check(int64_t size, int world, int64_t chunk, int64_t align = kFlatAlign) {
   SCOPED_TRACE(testing::Message() << "size " << size << " world " << world << " chunk " << chunk);
-  const Partition partition(size, world, chunk, align);
+  const Partition partition(size, comm::Mesh::flat(world), chunk, align);
   ASSERT_GE(partition.padded(), size);
   ASSERT_LT(partition.padded() - size, world * align);
   std::vector<int> owners(static_cast<size_t>(size), 0);
@@ -58,14 +58,14 @@ TEST(Partition, CoversRandomSizes) {
 }
 
 TEST(Partition, MoreRanksThanElementsLeavesEmptyShards) {
-  const Partition partition(10, 8, 1 << 20);
+  const Partition partition(10, comm::Mesh::flat(8), 1 << 20);
   EXPECT_EQ(partition.pieces(0, comm::kDataAxes).size(), 1u);
   for (int rank = 1; rank < 8; ++rank) EXPECT_TRUE(partition.pieces(rank, comm::kDataAxes).empty());
   EXPECT_EQ(partition.shard(comm::kDataAxes), kFlatAlign);
 }
 
 TEST(Partition, CutsPiecesToARange) {
-  const Partition partition(1000, 3, 1 << 20);
+  const Partition partition(1000, comm::Mesh::flat(3), 1 << 20);
   int64_t total = 0;
   for (int rank = 0; rank < 3; ++rank) {
     for (const Partition::Piece& piece : partition.pieces(rank, comm::kDataAxes, 300, 700)) {

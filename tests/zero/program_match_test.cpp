@@ -22,7 +22,7 @@ class Match : public testing::Test {
     spec.world = 4;
     spec.inner = 2;
     all_placements()[3].apply(spec.policy);
-    const CompiledStep step = compile_step(test::model_of(spec), test::options_of(spec), 4);
+    const CompiledStep step = compile_step(test::model_of(spec), test::options_of(spec));
     mesh_ = step.mesh;
     ranks_.assign(4, communications_of(step.program, step.units));
   }
@@ -46,7 +46,7 @@ TEST_F(Match, ProgramsOfEveryPlacementFit) {
       spec.world = 8;
       spec.inner = inner;
       placements.apply(spec.policy);
-      const CompiledStep step = compile_step(test::model_of(spec), test::options_of(spec), 8);
+      const CompiledStep step = compile_step(test::model_of(spec), test::options_of(spec));
       const List list = communications_of(step.program, step.units);
       EXPECT_FALSE(list.empty());
       EXPECT_NO_THROW(match(std::vector<const List*>(8, &list), step.mesh)) << placements.name;

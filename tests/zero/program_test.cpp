@@ -17,6 +17,7 @@ using test::Family;
 
 struct Compiled {
   nn::LayerList model;
+  comm::Mesh mesh;
   Policy policy;
   UnitTable units;
   Program program;
@@ -24,9 +25,10 @@ struct Compiled {
 
 Compiled compile_tiny(Family family, Policy policy, int world, nn::BatchShape shape = {2, 12},
                       test::TinyShape size = {}) {
-  Compiled c{.model = test::tiny_decoder(family, size), .policy = normalized(policy, world)};
-  c.units = make_units(c.model, c.policy, world);
-  c.program = compile({c.model, c.units, c.policy, world, shape});
+  Compiled c{.model = test::tiny_decoder(family, size), .mesh = comm::Mesh::flat(world)};
+  c.policy = normalized(std::move(policy), c.mesh);
+  c.units = make_units(c.model, c.policy, c.mesh);
+  c.program = compile({c.model, c.units, c.policy, c.mesh, shape});
   return c;
 }
 
@@ -144,7 +146,7 @@ TEST(Program, TrafficIsTheFormula) {
           policy.order = Order::vertical;
           policy.micro_batches = micro_batches;
           const Compiled c = compile_tiny(family, policy, world);
-          const ProgramTraffic traffic = traffic_of(c.program, c.units, world);
+          const ProgramTraffic traffic = traffic_of(c.program, c.units, c.mesh);
           const int64_t psi = padded_elements(c.units) * (world - 1) / world;
           SCOPED_TRACE(testing::Message()
                        << "stage " << stage << " world " << world << " k " << micro_batches);
@@ -177,7 +179,8 @@ TEST(Program, HorizontalOrderPaysPerMicroBatch) {
   const Compiled one = compile_tiny(Family::llama, policy, 2);
   policy.micro_batches = 4;
   const Compiled four = compile_tiny(Family::llama, policy, 2);
-  const ProgramTraffic a = traffic_of(one.program, one.units, 2), b = traffic_of(four.program, four.units, 2);
+  const ProgramTraffic a = traffic_of(one.program, one.units, one.mesh),
+                       b = traffic_of(four.program, four.units, four.mesh);
   EXPECT_EQ(b.gathered, 4 * a.gathered);
   EXPECT_EQ(b.reduced, 4 * a.reduced);
 }
@@ -261,8 +264,8 @@ TEST(Program, BucketsCutAndMergeReductions) {
   policy.reduce_bucket = 1000;
   const Compiled cut = compile_tiny(Family::llama, policy, 2, {2, 12}, size);
   EXPECT_GT(count<Reduce>(cut.program), 20);
-  EXPECT_EQ(traffic_of(cut.program, cut.units, 2).reduced,
-            traffic_of(merged.program, merged.units, 2).reduced);
+  EXPECT_EQ(traffic_of(cut.program, cut.units, cut.mesh).reduced,
+            traffic_of(merged.program, merged.units, merged.mesh).reduced);
   EXPECT_LT(cut.program.pool_bytes[size_t(Tier::device)][int(Purpose::buckets)],
             merged.program.pool_bytes[size_t(Tier::device)][int(Purpose::buckets)]);
 }

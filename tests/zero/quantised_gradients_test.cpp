@@ -162,7 +162,7 @@ TEST(QuantisedGradients, SumsBetweenCopiesAreExact) {
 TEST(QuantisedGradients, MemoryIsWhatWasPlanned) {
   for (const int inner : {0, 2}) {
     const RunSpec spec = quantised(inner);
-    const MemoryPlan plan = plan_memory(test::model_of(spec), test::options_of(spec), spec.world);
+    const MemoryPlan plan = plan_memory(test::model_of(spec), test::options_of(spec));
     EXPECT_EQ(plan.ledger->booked(Tier::device), run_threads(spec).peak);
   }
 }
@@ -183,14 +183,14 @@ TEST(QuantisedGradients, ReproducibleRunsRefuseThem) {
   RunSpec spec = quantised(0);
   spec.policy.reproducible = true;
   test::expect_error(ErrorKind::usage, {"reproducible", "--quantized-gradients"},
-                     [&] { normalized(spec.policy, 4); });
+                     [&] { normalized(spec.policy, comm::Mesh::flat(4)); });
 }
 
 TEST(QuantisedGradients, TheCheckerObjects) {
   const RunSpec spec = quantised(0);
   const nn::LayerList model = test::model_of(spec);
-  const Policy policy = normalized(spec.policy, 4);
-  const UnitTable units = make_units(model, policy, 4);
+  const Policy policy = normalized(spec.policy, comm::Mesh::flat(4));
+  const UnitTable units = make_units(model, policy, comm::Mesh::flat(4));
   Program program = compile({model, units, policy, 4, spec.batch});
   check_program(program, units);
   std::ranges::find_if(program.instructions, &Instruction::is<Reduce>)->as<Reduce>()->scatter = false;

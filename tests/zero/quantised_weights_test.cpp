@@ -153,7 +153,7 @@ TEST(QuantisedWeights, MemoryIsWhatWasPlanned) {
   for (const int64_t prefetch : {int64_t(0), int64_t(1) << 40}) {
     RunSpec spec = quantised(DType::bf16);
     spec.policy.prefetch = prefetch;
-    const MemoryPlan plan = plan_memory(test::model_of(spec), test::options_of(spec), spec.world);
+    const MemoryPlan plan = plan_memory(test::model_of(spec), test::options_of(spec));
     const RunResult result = run_threads(spec);
     EXPECT_EQ(plan.ledger->booked(Tier::device), result.peak);
     EXPECT_EQ(result.booked, result.peak);
@@ -163,8 +163,8 @@ TEST(QuantisedWeights, MemoryIsWhatWasPlanned) {
 TEST(QuantisedWeights, TheCheckerObjects) {
   const RunSpec spec = quantised();
   const nn::LayerList model = test::model_of(spec);
-  const Policy policy = normalized(spec.policy, 2);
-  const UnitTable units = make_units(model, policy, 2);
+  const Policy policy = normalized(spec.policy, comm::Mesh::flat(2));
+  const UnitTable units = make_units(model, policy, comm::Mesh::flat(2));
   const Program program = compile({model, units, policy, 2, spec.batch});
   check_program(program, units);
   const auto expect_objection = [&](const char* what, const auto& is_it, const auto& spoil) {

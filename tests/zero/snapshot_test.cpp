@@ -105,7 +105,7 @@ TEST(Snapshot, SeveralMayReadSplitMastersAtOnce) {
 // Copied at once, or, with moments in cells, read as they are written.
 TEST(Snapshot, HasWholeMastersWhereTheyAreSplit) {
   for (const DType moments : {DType::f32, DType::u8}) {
-    EngineOptions options{.shape = {2, 12}, .threads = 1, .snapshot_piece = 256};
+    EngineOptions options{.mesh = comm::Mesh::flat(2), .shape = {2, 12}, .threads = 1, .snapshot_piece = 256};
     options.policy.compute = DType::bf16;
     options.policy.moments = moments;
     apply_stage(options.policy, 3);

@@ -62,7 +62,7 @@ struct TwoLanes {
 // The second one is queued before the first is read.
 TEST(StepClock, StepsUnderWayTogetherHaveTimesOfTheirOwn) {
   TwoLanes lanes;
-  StepClock clock(lanes.program, {.world = 2, .lanes = 2, .depth = 2, .timing = Timing::every});
+  StepClock clock(lanes.program, {.ranks = 2, .lanes = 2, .depth = 2, .timing = Timing::every});
   lanes.queue(clock, 0, 30, 40);
   lanes.queue(clock, 1, 5, 80);  // its gather is over before the first computation is
   lanes.compute.synchronize();

@@ -18,7 +18,7 @@ void read_run(const DeepSpeedFile& model, const DeepSpeedFiles& files, DeepSpeed
           model.where());
   run.skipped = integer_of(root.find("skipped_steps"), 0);
   run.samples = integer_of(root.find("global_samples"), 0);
-  run.world = int(integer_of(root.find("dp_world_size"), 1));
+  run.ranks = int(integer_of(root.find("dp_world_size"), 1));
   run.universal = files.universal;
   require(run.skipped >= 0 && run.skipped <= run.steps && run.samples >= 0, ErrorKind::data,
           "[deepspeed] {}: {} steps of which {} were skipped, {} samples; the file is damaged", model.where(),

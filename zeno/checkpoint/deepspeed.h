@@ -43,7 +43,7 @@ struct DeepSpeedTensor {
 
 // Where the run stood.
 struct DeepSpeedRun {
-  int stage = 0, world = 1;
+  int stage = 0, ranks = 1;
   bool universal = false;
   int64_t steps = 0, skipped = 0;  // optimizer steps, skipped ones included
   int64_t samples = 0;             // seen: steps times the global batch

@@ -9,20 +9,20 @@ namespace {
 // partition_count is a number or one for each group.
 void check_world(const PickleNode& optimizer, size_t files, const DeepSpeedFile& file) {
   const PickleNode& stated = file.at(optimizer, "partition_count");
-  int64_t world = integer_of(&stated, 0);
+  int64_t ranks = integer_of(&stated, 0);
   if (stated.list() != nullptr) {
     for (const PickleNode* one : stated.list()->items) {
-      require(world == 0 || integer_of(one, 0) == world, ErrorKind::data,
+      require(ranks == 0 || integer_of(one, 0) == ranks, ErrorKind::data,
               "[deepspeed] {}: groups are split over different numbers of ranks, as with experts (MoE), "
               "which is not supported",
               file.where());
-      world = integer_of(one, 0);
+      ranks = integer_of(one, 0);
     }
   }
-  require(world == int64_t(files), ErrorKind::data,
+  require(ranks == int64_t(files), ErrorKind::data,
           "[deepspeed] {}: is one of {} ranks, but there are files of ranks 0 to {}; files are missing, or "
           "belong to two runs in one folder",
-          file.where(), world, files - 1);
+          file.where(), ranks, files - 1);
 }
 
 // Adds this rank's part of every group.
@@ -75,7 +75,7 @@ void cut_group(const DeepSpeedFile& model, const PickleNode& shapes, const Pickl
     at += tensor.count() + gap_behind(paddings, group, number++);
   }
   const int64_t left = flat[0].count() - at;
-  require(left < 2 * contents.run.world, ErrorKind::data,
+  require(left < 2 * contents.run.ranks, ErrorKind::data,
           "[deepspeed] {}: param_shapes of group {} describes {} values, but there are {}; the files do not "
           "belong together",
           model.where(), group, at, flat[0].count());
@@ -89,7 +89,7 @@ void read_flat_groups(const DeepSpeedFile& model, const DeepSpeedFiles& files, D
           model.where());
   const size_t count = shapes.list()->items.size();
   std::vector<DeepSpeedFlatStates> groups(count);
-  contents.run.world = int(files.optimizer.size());
+  contents.run.ranks = int(files.optimizer.size());
   std::optional<DeepSpeedFile> first;  // its paddings are those of all
   for (const Path& path : files.optimizer) {
     DeepSpeedFile file(path, contents);

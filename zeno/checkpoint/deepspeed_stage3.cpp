@@ -12,8 +12,8 @@ struct Shard {
   int64_t held = 0;  // elements of a rank, padding included
   int64_t real = 0;  // of them that are the parameter's
 };
-Shard shard_of(int64_t count, int64_t world, int64_t rank) {
-  const int64_t held = (count + world - 1) / world;
+Shard shard_of(int64_t count, int64_t ranks, int64_t rank) {
+  const int64_t held = (count + ranks - 1) / ranks;
   return {held, std::clamp<int64_t>(count - rank * held, 0, held)};
 }
 
@@ -38,11 +38,11 @@ DeepSpeedFlatStates flat_of(const DeepSpeedFile& file, const PickleNode& optimiz
 
 void check_rank(const DeepSpeedFile& file, const PickleNode& optimizer, size_t files, int64_t expected,
                 const DeepSpeedFlatStates& flat) {
-  const int64_t world = integer_of(optimizer.find("partition_count"), 0);
-  require(world == int64_t(files), ErrorKind::data,
+  const int64_t ranks = integer_of(optimizer.find("partition_count"), 0);
+  require(ranks == int64_t(files), ErrorKind::data,
           "[deepspeed] {}: is one of {} ranks, but there are files of ranks 0 to {}; files are missing, or "
           "belong to two runs in one folder",
-          file.where(), world, files - 1);
+          file.where(), ranks, files - 1);
   for (const DeepSpeedState state : kDeepSpeedStates) {
     const int64_t held = flat[size_t(state)].count();
     if (state != DeepSpeedState::master && held == 0) continue;
@@ -69,9 +69,9 @@ std::vector<std::pair<std::string, std::vector<int64_t>>> listed(const DeepSpeed
 }
 
 // A rank's part of a frozen parameter.
-void add_fragment(const DeepSpeedFile& file, const PickleNode* fragment, int64_t world, int64_t rank,
+void add_fragment(const DeepSpeedFile& file, const PickleNode* fragment, int64_t ranks, int64_t rank,
                   DeepSpeedTensor& tensor) {
-  const Shard shard = shard_of(tensor.count(), world, rank);
+  const Shard shard = shard_of(tensor.count(), ranks, rank);
   require(fragment != nullptr && fragment->tensor() != nullptr, ErrorKind::data,
           "[deepspeed] {}: has no part of the frozen {}", file.where(), tensor.name);
   DeepSpeedFlat flat;
@@ -86,19 +86,19 @@ void add_fragment(const DeepSpeedFile& file, const PickleNode* fragment, int64_t
 
 void read_sharded(const DeepSpeedFile& model, const DeepSpeedFiles& files, DeepSpeedContents& contents) {
   contents.run.stage = 3;
-  const int64_t world = int64_t(files.optimizer.size());
-  require(world == int64_t(files.model.size()), ErrorKind::data,
+  const int64_t ranks = int64_t(files.optimizer.size());
+  require(ranks == int64_t(files.model.size()), ErrorKind::data,
           "[deepspeed] {}: there are *_model_states.pt of {} ranks and *_optim_states.pt of {}; files are "
           "missing",
-          files.folder.string(), files.model.size(), world);
-  contents.run.world = int(world);
+          files.folder.string(), files.model.size(), ranks);
+  contents.run.ranks = int(ranks);
   const auto params = listed(model, model.at(model.torch.root(), "param_shapes"));
   int64_t held = 0;
   for (const auto& [name, shape] : params) {
     add_tensor(contents, name, shape, model);
-    held += shard_of(contents.tensors.back().count(), world, 0).held;
+    held += shard_of(contents.tensors.back().count(), ranks, 0).held;
   }
-  for (int64_t rank = 0; rank < world; ++rank) {
+  for (int64_t rank = 0; rank < ranks; ++rank) {
     const DeepSpeedFile file(files.optimizer[size_t(rank)], contents);
     const PickleNode& optimizer = file.at(file.torch.root(), "optimizer_state_dict");
     require(optimizer.find("ds_zero_partition_groups") == nullptr, ErrorKind::data,
@@ -112,7 +112,7 @@ void read_sharded(const DeepSpeedFile& model, const DeepSpeedFiles& files, DeepS
     }
     int64_t at = 0;
     for (DeepSpeedTensor& tensor : contents.tensors) {
-      const Shard shard = shard_of(tensor.count(), world, rank);
+      const Shard shard = shard_of(tensor.count(), ranks, rank);
       for (const DeepSpeedState state : kDeepSpeedStates) {
         if (flat[size_t(state)].count() > 0)
           flat[size_t(state)].cut(at, shard.real, tensor.states[size_t(state)]);
@@ -131,15 +131,15 @@ void add_frozen_shards(const DeepSpeedFile& model, const DeepSpeedFiles& files, 
             model.where());
     add_tensor(contents, *key->text(), shape_of(*value, model), model);
   }
-  const int64_t world = int64_t(files.model.size());
-  for (int64_t rank = 0; rank < world; ++rank) {
+  const int64_t ranks = int64_t(files.model.size());
+  for (int64_t rank = 0; rank < ranks; ++rank) {
     std::optional<DeepSpeedFile> other;
     if (rank > 0) other.emplace(files.model[size_t(rank)], contents);
     const DeepSpeedFile& file = rank > 0 ? *other : model;
     const PickleNode& fragments = file.at(file.torch.root(), "frozen_param_fragments");
     size_t at = first;
     for (const auto& [key, value] : shapes->dict()->items)
-      add_fragment(file, fragments.find(*key->text()), world, rank, contents.tensors[at++]);
+      add_fragment(file, fragments.find(*key->text()), ranks, rank, contents.tensors[at++]);
   }
 }
 

@@ -227,7 +227,7 @@ Manifest read_manifest_text(std::string_view text, std::string_view where) {
     } else if (key == "step") {
       manifest.step = read_between(reader, key, 0, std::numeric_limits<int64_t>::max());
     } else if (key == "world") {
-      manifest.world = int(read_between(reader, key, 1, kMostRanks));
+      manifest.ranks = int(read_between(reader, key, 1, kMostRanks));
     } else if (key == "states") {
       manifest.states = read_states(reader);
     } else if (key == "tensors") {
@@ -313,7 +313,7 @@ std::string format_manifest(const Manifest& manifest) {
   for (const StateFile& file : manifest.files) files.push_back(json_of(file));
   return sealed({{"version", kManifestVersion},
                  {"step", manifest.step},
-                 {"world", manifest.world},
+                 {"world", manifest.ranks},
                  {"states", std::move(states)},
                  {"tensors", std::move(tensors)},
                  {"files", std::move(files)},

@@ -59,7 +59,7 @@ struct StateFile {
 
 struct Manifest {
   int64_t step = 0;  // optimizer steps done
-  int world = 1;     // ranks that wrote
+  int ranks = 1;     // that wrote
   std::vector<StateKind> states;
   std::vector<StateTensor> tensors;
   std::vector<StateFile> files;

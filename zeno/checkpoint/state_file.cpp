@@ -12,7 +12,7 @@
 namespace zeno::checkpoint {
 namespace {
 
-std::string note_name(int rank, int world) { return fmt::format("rank-{:04}-of-{:04}.json", rank, world); }
+std::string note_name(int rank, int ranks) { return fmt::format("rank-{:04}-of-{:04}.json", rank, ranks); }
 
 std::vector<TensorSpec> specs_of(const Manifest& manifest, const std::vector<Extent>& extents) {
   std::vector<TensorSpec> specs;
@@ -23,12 +23,12 @@ std::vector<TensorSpec> specs_of(const Manifest& manifest, const std::vector<Ext
 
 }  // namespace
 
-std::string state_file_name(int rank, int world) {
-  return fmt::format("rank-{:04}-of-{:04}.safetensors", rank, world);
+std::string state_file_name(int rank, int ranks) {
+  return fmt::format("rank-{:04}-of-{:04}.safetensors", rank, ranks);
 }
 
-std::string swap_file_name(int rank, int world) {
-  return fmt::format("rank-{:04}-of-{:04}-swap.safetensors", rank, world);
+std::string swap_file_name(int rank, int ranks) {
+  return fmt::format("rank-{:04}-of-{:04}-swap.safetensors", rank, ranks);
 }
 
 std::string swap_header(const Manifest& manifest, const std::vector<Extent>& extents, size_t bytes) {
@@ -46,7 +46,7 @@ StateFile seal_swap_file(const Path& path, const std::string& header, std::vecto
 
 StateFileWriter::StateFileWriter(const Path& folder, const Manifest& manifest, int rank,
                                  std::vector<Extent> extents)
-    : file_{state_file_name(rank, manifest.world), 0, 0, std::move(extents)},
+    : file_{state_file_name(rank, manifest.ranks), 0, 0, std::move(extents)},
       replacing_(folder / file_.name) {
   const std::vector<TensorSpec> specs = specs_of(manifest, file_.extents);
   const std::string header = safetensors_header(specs, {}, kDirectAlign);
@@ -119,12 +119,12 @@ StateFile StateFileWriter::commit() {
   return std::move(file_);
 }
 
-void leave_note(const Path& folder, int rank, int world, const std::vector<StateFile>& files) {
-  replace_file(folder / note_name(rank, world), format_state_files(files));
+void leave_note(const Path& folder, int rank, int ranks, const std::vector<StateFile>& files) {
+  replace_file(folder / note_name(rank, ranks), format_state_files(files));
 }
 
-std::optional<std::vector<StateFile>> read_note(const Path& folder, int rank, int world) {
-  const Path note = folder / note_name(rank, world);
+std::optional<std::vector<StateFile>> read_note(const Path& folder, int rank, int ranks) {
+  const Path note = folder / note_name(rank, ranks);
   if (!file_exists(note)) return std::nullopt;
   return parse_state_files(read_file(note, kMaxManifestBytes), note.string());
 }
@@ -137,8 +137,8 @@ void commit_manifest(const Path& folder, const Manifest& manifest) {
   replace_file(folder / kManifestName, text);
   sync_folder(folder.parent_path());
   std::error_code ignored;  // leftover notes do no harm
-  for (int rank = 0; rank < manifest.world; ++rank) {
-    const Path note = folder / note_name(rank, manifest.world);
+  for (int rank = 0; rank < manifest.ranks; ++rank) {
+    const Path note = folder / note_name(rank, manifest.ranks);
     const DiskOperation waiting("removing", note);
     std::filesystem::remove(note, ignored);
   }

@@ -17,7 +17,7 @@ namespace zeno::checkpoint {
 
 class StateFileWriter {
  public:
-  // `extents` are those of rank `rank` of manifest.world; the lists of states and tensors are taken from
+  // `extents` are those of rank `rank` of manifest.ranks; the lists of states and tensors are taken from
   // `manifest`.
   StateFileWriter(const Path& folder, const Manifest& manifest, int rank, std::vector<Extent> extents);
 
@@ -40,8 +40,8 @@ class StateFileWriter {
 };
 
 // Name of a rank's file: "rank-0002-of-0004.safetensors", and of one that was its swap file.
-std::string state_file_name(int rank, int world);
-std::string swap_file_name(int rank, int world);
+std::string state_file_name(int rank, int ranks);
+std::string swap_file_name(int rank, int ranks);
 
 // The beginning of a file whose extents follow in this order, exactly `bytes` long; empty if that is too
 // short.
@@ -50,9 +50,9 @@ std::string swap_header(const Manifest& manifest, const std::vector<Extent>& ext
 StateFile seal_swap_file(const Path& path, const std::string& header, std::vector<Extent> extents);
 
 // Says that a rank has put these files on the disk.
-void leave_note(const Path& folder, int rank, int world, const std::vector<StateFile>& files);
+void leave_note(const Path& folder, int rank, int ranks, const std::vector<StateFile>& files);
 // What a rank has noted; empty while it has not finished.
-std::optional<std::vector<StateFile>> read_note(const Path& folder, int rank, int world);
+std::optional<std::vector<StateFile>> read_note(const Path& folder, int rank, int ranks);
 
 // Puts a complete checkpoint into the world: manifest written last, notes removed.
 void commit_manifest(const Path& folder, const Manifest& manifest);

@@ -1,5 +1,7 @@
 #include "zeno/comm/mesh.h"
 
+#include <bit>
+
 #include "zeno/base/error.h"
 
 namespace zeno::comm {
@@ -27,13 +29,36 @@ std::string describe(Axes axes) {
   return text.empty() ? "no axis" : text;
 }
 
-Mesh::Mesh(int ranks) : Mesh(Sizes{1, 1, ranks, 1, 1, 1}) {}
-
 Mesh::Mesh(const Sizes& sizes) : sizes_(sizes) {
   for (const Axis axis : kOrder) {
     require(size(axis) >= 1, ErrorKind::usage, "[mesh] got {} ranks along {}, expected at least 1",
             size(axis), name_of(axis));
   }
+}
+
+Mesh Mesh::flat(int ranks) { return Mesh(Sizes{1, 1, ranks, 1, 1, 1}); }
+
+Mesh Mesh::with(Axis axis, int ranks) const {
+  Sizes sizes = sizes_;
+  sizes[size_t(axis)] = ranks;
+  return Mesh(sizes);
+}
+
+Mesh Mesh::in_groups(int ranks) const {
+  const int all = size({Axis::outer, Axis::inner});
+  require(
+      ranks > 0 && all % ranks == 0, ErrorKind::usage,
+      "[mesh] groups of ranks: got {} ranks in groups of {}, expected a number of ranks that is divisible "
+      "by the group size",
+      all, ranks);
+  return with(Axis::outer, all / ranks).with(Axis::inner, ranks);
+}
+
+Mesh mesh_of(const MeshRequest& request) {
+  const int host = request.ranks_per_host;
+  const bool in_two_levels = host > 1 && request.ranks % host == 0 && std::has_single_bit(unsigned(host));
+  const int group = request.group > 0 ? request.group : in_two_levels ? host : request.ranks;
+  return Mesh::flat(request.ranks).in_groups(group);
 }
 
 int Mesh::size(Axes axes) const {

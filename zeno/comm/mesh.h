@@ -56,6 +56,8 @@ class Axes {
 inline constexpr Axes kShardAxes{Axis::inner, Axis::expert, Axis::context};
 // Everything that sees different data with the same weights.
 inline constexpr Axes kDataAxes = kShardAxes | Axes{Axis::outer};
+// Of them, those along which sequences differ: `context` splits each sequence.
+inline constexpr Axes kBatchAxes = kDataAxes - Axes{Axis::context};
 
 inline constexpr Axes kAllAxes = kDataAxes | Axes{Axis::pipe, Axis::tensor};
 
@@ -66,12 +68,21 @@ class Mesh {
  public:
   using Sizes = std::array<int, kAxes>;  // ranks along each axis, at least 1
 
-  Mesh() : Mesh(1) {}
-  // All ranks along `inner`: plain data parallelism. A number of ranks is such a mesh.
-  Mesh(int ranks);
+  Mesh() : Mesh(Sizes{1, 1, 1, 1, 1, 1}) {}
   explicit Mesh(const Sizes& sizes);
+  // All ranks along `inner`: plain data parallelism.
+  static Mesh flat(int ranks);
+  // The same mesh with another number of ranks along an axis.
+  Mesh with(Axis axis, int ranks) const;
+  // The same ranks, with so many of those along `outer` and `inner` in a row along `inner`. Error(usage) when
+  // they do not divide.
+  Mesh in_groups(int ranks) const;
 
   int ranks() const { return size(kAllAxes); }
+  // Ranks that have the same weights and see different tokens.
+  int data_ranks() const { return size(kDataAxes); }
+  // Ranks that see different sequences: a batch is dealt to them.
+  int batch_ranks() const { return size(kBatchAxes); }
   int size(Axis axis) const { return sizes_[size_t(axis)]; }
   // Ranks in a group along these axes.
   int size(Axes axes) const;
@@ -93,6 +104,19 @@ class Mesh {
 
   Sizes sizes_{};
 };
+
+// What a mesh is made of.
+struct MeshRequest {
+  int ranks = 1;
+  int ranks_per_host = 0;  // as World::ranks_per_host
+  // Ranks in a row along `inner`, which hold one copy of what is sharded in groups. 0: those of a host where
+  // that keeps the bits of sums over all ranks, else all.
+  int group = 0;
+};
+// How ranks are arranged: hosts along `outer`, so that sums and gathers go within hosts and across them in
+// two levels, where each host has the same power of two of ranks. Error(usage) when the groups asked for do
+// not divide the ranks.
+Mesh mesh_of(const MeshRequest& request);
 
 // "outer 2 × inner 4"; axes of one rank are left out, "1 rank" when all are.
 std::string describe(const Mesh& mesh);

@@ -79,7 +79,7 @@ struct PrecisionConfig {
   LossScaleConfig loss_scale;  // fp16 only
 };
 
-// 0: not given. After resolve_batch: train_batch = micro_batch · grad_accum · world.
+// 0: not given. After resolve_batch: train_batch = micro_batch · grad_accum · ranks.
 struct BatchConfig {
   int64_t train_batch = 0;
   int64_t micro_batch = 0;  // per rank

@@ -43,33 +43,33 @@ std::string divisors(int64_t number, int64_t most) {
 
 // The samples of a step that were said: by train_batch_size, or by the file's micro-batch where a flag has
 // replaced that. 0: not given.
-int64_t batch_to_keep(const ParsedConfig& parsed, int64_t world) {
+int64_t batch_to_keep(const ParsedConfig& parsed, int64_t ranks) {
   const BatchConfig& b = parsed.config.batch;
   if (b.train_batch > 0) return b.train_batch;
   const auto was = parsed.replaced.find(kMicro);
   if (was == parsed.replaced.end() || from_flag(parsed, kAccum)) return 0;
   const int64_t micro = was->second.integer.value_or(0);
   const bool sound = micro >= 1 && micro <= 1'000'000;  // what is replaced was not refused
-  return sound ? micro * std::max<int64_t>(1, b.grad_accum) * world : 0;
+  return sound ? micro * std::max<int64_t>(1, b.grad_accum) * ranks : 0;
 }
 
 // A step keeps its samples where a flag changes the micro-batch or the ranks: the accumulation makes room,
 // and where the flags fix that, the micro-batch.
-void keep_batch(ParsedConfig& parsed, int64_t keep, int64_t world) {
+void keep_batch(ParsedConfig& parsed, int64_t keep, int64_t ranks) {
   BatchConfig& b = parsed.config.batch;
   const std::string what = b.train_batch > 0
                                ? told(parsed, kTrain, keep)
                                : fmt::format("the batch of {} samples that the config asks for", keep);
-  require(keep % world == 0, kUsage,
+  require(keep % ranks == 0, kUsage,
           "[batch] {} cannot be split evenly over {} ranks; use --train-batch {}{}, or a number of ranks "
           "that divides it: {}",
-          what, world, keep > world ? fmt::format("{} or ", keep / world * world) : "",
-          (keep / world + 1) * world, divisors(keep, keep));
-  const int64_t per_rank = keep / world;
+          what, ranks, keep > ranks ? fmt::format("{} or ", keep / ranks * ranks) : "",
+          (keep / ranks + 1) * ranks, divisors(keep, keep));
+  const int64_t per_rank = keep / ranks;
   const auto fits = [&](const char* key, const char* flag, int64_t value) {
     require(per_rank % value == 0, kUsage,
             "[batch] {} is {} for each of {} ranks, which is not divisible by {}; use {} {}", what, per_rank,
-            world, told(parsed, key, value), flag, divisors(per_rank, per_rank));
+            ranks, told(parsed, key, value), flag, divisors(per_rank, per_rank));
     return per_rank / value;
   };
   const BatchConfig before = b;
@@ -86,7 +86,7 @@ void keep_batch(ParsedConfig& parsed, int64_t keep, int64_t world) {
   const auto changed = [&](const char* key, int64_t was, int64_t now) {
     if (kind_of(parsed, key) != Kind::file || was == now) return;
     parsed.warnings.push_back(fmt::format("{} becomes {}: {} stays on {} rank{}", told(parsed, key, was), now,
-                                          what, world, world == 1 ? "" : "s"));
+                                          what, ranks, ranks == 1 ? "" : "s"));
     parsed.derive(key, "train / (micro × accumulation × ranks)");
   };
   changed(kMicro, before.micro_batch, b.micro_batch);
@@ -101,8 +101,8 @@ bool batch_can_be_resolved(const ParsedConfig& parsed) {
          parsed.is_auto(kTrain);
 }
 
-void resolve_batch(TrainConfig& config, int64_t world) {
-  ensure(world > 0, "[batch] world size: got {}, expected > 0", world);
+void resolve_batch(TrainConfig& config, int64_t ranks) {
+  ensure(ranks > 0, "[batch] ranks: got {}, expected > 0", ranks);
   BatchConfig& b = config.batch;
   require(b.train_batch >= 0 && b.micro_batch >= 0 && b.grad_accum >= 0, kUsage,
           "[batch] got train {}, micro {}, accumulation {}, expected positive numbers", b.train_batch,
@@ -115,21 +115,21 @@ void resolve_batch(TrainConfig& config, int64_t world) {
   if (b.train_batch == 0 || b.micro_batch == 0) {
     if (b.grad_accum == 0) b.grad_accum = 1;
   } else if (b.grad_accum == 0) {
-    b.grad_accum = b.train_batch / b.micro_batch / world;
+    b.grad_accum = b.train_batch / b.micro_batch / ranks;
   }
-  if (b.micro_batch == 0) b.micro_batch = b.train_batch / world / b.grad_accum;
-  if (b.train_batch == 0) b.train_batch = b.micro_batch * b.grad_accum * world;
+  if (b.micro_batch == 0) b.micro_batch = b.train_batch / ranks / b.grad_accum;
+  if (b.train_batch == 0) b.train_batch = b.micro_batch * b.grad_accum * ranks;
   const bool fits =
-      b.micro_batch > 0 && b.grad_accum > 0 && b.train_batch == b.micro_batch * b.grad_accum * world;
+      b.micro_batch > 0 && b.grad_accum > 0 && b.train_batch == b.micro_batch * b.grad_accum * ranks;
   const auto shown = [](int64_t value) { return value == 0 ? std::string("?") : std::to_string(value); };
   require(fits, kUsage,
           "[batch] got train_batch_size {}, expected train_micro_batch_size_per_gpu {} × "
           "gradient_accumulation_steps {} × {} ranks; change one of them",
-          shown(given.train_batch), shown(given.micro_batch), shown(given.grad_accum), world);
+          shown(given.train_batch), shown(given.micro_batch), shown(given.grad_accum), ranks);
 }
 
-void resolve_batch(ParsedConfig& parsed, int64_t world) {
-  ensure(world > 0, "[batch] world size: got {}, expected > 0", world);
+void resolve_batch(ParsedConfig& parsed, int64_t ranks) {
+  ensure(ranks > 0, "[batch] ranks: got {}, expected > 0", ranks);
   BatchConfig& b = parsed.config.batch;
   if (b.train_batch == 0 && b.micro_batch == 0 && batch_can_be_resolved(parsed)) {
     b.micro_batch = 1;
@@ -139,15 +139,15 @@ void resolve_batch(ParsedConfig& parsed, int64_t world) {
   }
   const BatchConfig before = b;
   const bool all = b.train_batch > 0 && b.micro_batch > 0 && b.grad_accum > 0;
-  const bool consistent = all && b.train_batch == b.micro_batch * b.grad_accum * world;
-  const int64_t keep = consistent ? 0 : batch_to_keep(parsed, world);
+  const bool consistent = all && b.train_batch == b.micro_batch * b.grad_accum * ranks;
+  const int64_t keep = consistent ? 0 : batch_to_keep(parsed, ranks);
   require(keep == 0 || !from_flag(parsed, kMicro) || !from_flag(parsed, kAccum), kUsage,
           "[batch] {} is not --micro-batch {} × --grad-accum {} × {} ranks; leave out one of these flags, or "
           "give --train-batch {}",
-          told(parsed, kTrain, keep), b.micro_batch, b.grad_accum, world,
-          b.micro_batch * b.grad_accum * world);
-  if (keep > 0) keep_batch(parsed, keep, world);
-  resolve_batch(parsed.config, world);
+          told(parsed, kTrain, keep), b.micro_batch, b.grad_accum, ranks,
+          b.micro_batch * b.grad_accum * ranks);
+  if (keep > 0) keep_batch(parsed, keep, ranks);
+  resolve_batch(parsed.config, ranks);
   if (before.train_batch == 0) parsed.derive(kTrain, "micro × accumulation × ranks");
   if (before.micro_batch == 0) parsed.derive(kMicro, "train / (accumulation × ranks)");
   if (before.grad_accum == 0) parsed.derive(kAccum, "train / (micro × ranks)");

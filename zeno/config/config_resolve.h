@@ -29,14 +29,14 @@ bool overlaps_by_default(int stage);
 // `least` times a power of two.
 int64_t default_batch(int64_t sequences, int64_t seq_len, int64_t least);
 
-// train = micro × accumulation × world: any two give the third, train or micro alone means accumulation 1. If
-// flags or the number of ranks do not fit the file, the samples per step stay and the accumulation adapts,
-// with a warning. Throws when that is impossible or too little is given.
-void resolve_batch(ParsedConfig& parsed, int64_t world);
+// train = micro × accumulation × ranks (those that see different sequences): any two give the third, train or
+// micro alone means accumulation 1. If flags or the number of ranks do not fit the file, the samples per step
+// stay and the accumulation adapts, with a warning. Throws when that is impossible or too little is given.
+void resolve_batch(ParsedConfig& parsed, int64_t ranks);
 // Is enough given for that, or left open ("auto", or no file)?
 bool batch_can_be_resolved(const ParsedConfig& parsed);
 // The same rule on values alone.
-void resolve_batch(TrainConfig& config, int64_t world);
+void resolve_batch(TrainConfig& config, int64_t ranks);
 
 // "auto" sizes as HF Trainer sets them (bucket hidden², prefetch 0.9 hidden², persistence 10 hidden), and
 // number_checkpoints as a distance between kept blocks.

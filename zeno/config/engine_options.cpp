@@ -113,7 +113,23 @@ int64_t sequence_length(const RunConfig& run, int64_t max_positions) {
   return run.seq_len > 0 ? run.seq_len : std::min(max_positions, kPractical);
 }
 
-zero::EngineOptions engine_options(const TrainConfig& config, int64_t seq_len, Device device) {
+comm::MeshRequest mesh_request(const TrainConfig& config, int ranks, int ranks_per_host) {
+  const int64_t group = std::max(config.zero.shard_group, config.zero.param_group);
+  return {.ranks = ranks, .ranks_per_host = ranks_per_host, .group = group > 1 ? int(group) : 0};
+}
+
+comm::Mesh mesh_of(const TrainConfig& config, const comm::World& world) {
+  return comm::mesh_of(mesh_request(config, world.size(), world.ranks_per_host()));
+}
+
+int batch_ranks(const TrainConfig& config, int ranks) {
+  comm::MeshRequest request = mesh_request(config, ranks, 0);
+  request.group = 0;
+  return comm::mesh_of(request).batch_ranks();
+}
+
+zero::EngineOptions engine_options(const TrainConfig& config, const comm::Mesh& mesh, int64_t seq_len,
+                                   Device device) {
   zero::Policy policy;
   if (config.zero.param_group > 1) policy.sharding = zero::Sharding::params_in_groups;
   if (config.zero.shard_group > 1) policy.sharding = zero::Sharding::in_groups;
@@ -152,9 +168,7 @@ zero::EngineOptions engine_options(const TrainConfig& config, int64_t seq_len, D
   policy.offload = offload_of(config.zero);
   policy.offload.activations = config.recompute.offload;
   zero::EngineOptions options{
-      .policy = policy, .shape = {config.batch.micro_batch, seq_len}, .device = device};
-  const int64_t group = std::max(config.zero.shard_group, config.zero.param_group);
-  options.inner = group > 1 ? int(group) : 0;
+      .policy = policy, .mesh = mesh, .shape = {config.batch.micro_batch, seq_len}, .device = device};
   const bool in_memory = config.run.peer_snapshot > 0;
   if (config.run.save_every > 0 || in_memory) options.snapshot_piece = checkpoint::kExtentElements;
   if (in_memory) options.snapshot_copies = kPeerSnapshots;

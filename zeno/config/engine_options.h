@@ -1,6 +1,7 @@
 // From the user's configuration to what the engine takes.
 #pragma once
 
+#include "zeno/comm/world.h"
 #include "zeno/config/config_parser.h"
 #include "zeno/kernels/optimizer.h"
 #include "zeno/zero/engine.h"
@@ -14,7 +15,14 @@ inline constexpr int kPeerSnapshots = 2;
 // --seq-len, or the model's context up to a length that is practical on any machine.
 int64_t sequence_length(const RunConfig& run, int64_t max_positions);
 
-zero::EngineOptions engine_options(const TrainConfig& config, int64_t seq_len, Device device = {});
+// The mesh that the config asks for, of so many ranks; and that of a run.
+comm::MeshRequest mesh_request(const TrainConfig& config, int ranks, int ranks_per_host);
+comm::Mesh mesh_of(const TrainConfig& config, const comm::World& world);
+// Of so many ranks, those that see different sequences, whatever the groups are.
+int batch_ranks(const TrainConfig& config, int ranks);
+
+zero::EngineOptions engine_options(const TrainConfig& config, const comm::Mesh& mesh, int64_t seq_len,
+                                   Device device = {});
 
 // Where a rank computes: the CPU, or the GPU with its local rank.
 Device device_of(const RunConfig& run, int local_rank);

@@ -21,8 +21,8 @@ const LoaderOptions& checked(const LoaderOptions& options, int64_t seq_len) {
       seq_len <= kMax / options.micro_batch && options.grad_accum <= kMax, ErrorKind::usage,
       "[loader] got {} sequences of {} tokens, {} times a step, expected at most {} tokens in a micro-batch",
       options.micro_batch, seq_len, options.grad_accum, kMax);
-  ensure(options.world >= 1 && options.rank >= 0 && options.rank < options.world,
-         "[loader] got rank {} of {}", options.rank, options.world);
+  ensure(options.ranks >= 1 && options.rank >= 0 && options.rank < options.ranks,
+         "[loader] got rank {} of {}", options.rank, options.ranks);
   return options;
 }
 
@@ -38,7 +38,7 @@ Loader::Loader(const TokenSource& source, const SequenceTable& table, const Load
       table_(table),
       options_(checked(options, table.seq_len())),
       seq_len_(table.seq_len()),
-      per_step_(options.micro_batch * options.grad_accum * options.world),
+      per_step_(options.micro_batch * options.grad_accum * options.ranks),
       sampler_(table.sequences(), per_step_, options.seed, options.shuffle) {
   if (options_.shuffle && table.sequences() < per_step_ && options_.rank == 0) {
     log_warning(

@@ -1,10 +1,10 @@
 // Turns the sequences of a table into micro-batches and deals them to ranks.
 //
-// Step s has the places s·G .. s·G+G-1 with G = micro_batch · grad_accum · world. They are dealt as logical
+// Step s has the places s·G .. s·G+G-1 with G = micro_batch · grad_accum · ranks. They are dealt as logical
 // micro-batches of consecutive places; rank r owns ids r·k .. r·k+k-1 with k = grad_accum. So a global batch
-// consists of the same micro-batches at every world size. Places of an epoch's last step that no sequence is
-// left for are rows without anything to learn: every sample counts once per epoch, and all ranks have the
-// same number of micro-batches.
+// consists of the same micro-batches for every number of ranks. Places of an epoch's last step that no
+// sequence is left for are rows without anything to learn: every sample counts once per epoch, and all ranks
+// have the same number of micro-batches.
 //
 // For evaluation, shuffle = false: steps 0 .. steps_per_epoch()-1 go through everything once, in order.
 //
@@ -28,7 +28,7 @@ namespace zeno::data {
 struct LoaderOptions {
   int64_t micro_batch = 1;  // B
   int64_t grad_accum = 1;   // k
-  int rank = 0, world = 1;
+  int rank = 0, ranks = 1;  // of those that see different sequences
   uint64_t seed = 0;
   bool shuffle = true;
   int64_t vocab_size = 0;  // 0: not checked; a damaged cache must not reach beyond the embedding

@@ -35,17 +35,18 @@ bool better(const Option& a, const Option& b, Goal goal) {
 // Micro-batches of one setting that may be best for a goal: time per token falls slowly with their size, so
 // the two largest that fit are timed; for the least memory, the smallest.
 std::vector<PlanRow> worth_timing(const std::vector<PlanRow>& rows, const AdviceQuestion& q) {
+  const int ranks = q.options.mesh.batch_ranks();
   std::vector<PlanRow> kept;
   for (const PlanRow& row : rows) {
     if (!row.fits()) continue;
-    if (q.sequences > 0 && q.sequences % (row.setting.micro_batch * q.world) != 0) continue;
+    if (q.sequences > 0 && q.sequences % (row.setting.micro_batch * ranks) != 0) continue;
     const auto size = [&](const PlanRow& other) {
       const bool larger = other.setting.micro_batch > row.setting.micro_batch;
       return q.goal == Goal::smallest ? !larger : larger;
     };
     const auto before = std::ranges::count_if(rows, [&](const PlanRow& other) {
       const Setting &a = other.setting, &b = row.setting;
-      const bool usable = q.sequences == 0 || q.sequences % (a.micro_batch * q.world) == 0;
+      const bool usable = q.sequences == 0 || q.sequences % (a.micro_batch * ranks) == 0;
       return other.fits() && usable && a.micro_batch != b.micro_batch && size(other) && a.stage == b.stage &&
              a.homes == b.homes && a.recompute == b.recompute;
     });
@@ -59,7 +60,7 @@ std::vector<PlanRow> in_groups(const std::vector<PlanRow>& rows, const AdviceQue
   if (q.goal != Goal::fastest) return rows;
   std::vector<PlanRow> all;
   for (const PlanRow& row : rows) {
-    for (const Groups& groups : group_choices(with(q.options, row.setting), q.world)) {
+    for (const Groups& groups : group_choices(with(q.options, row.setting), q.host)) {
       all.push_back(row);
       all.back().setting.groups = groups;
     }
@@ -70,8 +71,8 @@ std::vector<PlanRow> in_groups(const std::vector<PlanRow>& rows, const AdviceQue
 std::vector<Option> options_of(const std::vector<PlanRow>& rows, const AdviceQuestion& q) {
   std::vector<Option> list;
   for (const PlanRow& row : rows) {
-    const int accumulated = q.sequences > 0 ? int(q.sequences / (row.setting.micro_batch * q.world))
-                                            : q.options.policy.micro_batches;
+    const int64_t together = row.setting.micro_batch * q.options.mesh.batch_ranks();
+    const int accumulated = q.sequences > 0 ? int(q.sequences / together) : q.options.policy.micro_batches;
     list.push_back({row, accumulated, q.options.policy.order, {}});
     // Layer by layer, what is gathered or fetched serves all micro-batches; elsewhere it changes nothing.
     const zero::Policy policy = with(q.options, row.setting).policy;
@@ -89,9 +90,9 @@ std::vector<Option> timed(std::vector<Option> list, const AdviceQuestion& q) {
   workers.for_each(int64_t(list.size()), [&](int64_t i, int) {
     Option& option = list[size_t(i)];
     const zero::EngineOptions options = with(q.options, option);
-    option.row.bytes = plan_bytes(q.model, options, q.world);
+    option.row.bytes = plan_bytes(q.model, options);
     set_missing(option.row, options.device, q.choices.limits);
-    option.time = predict_step(q.model.layers, options, q.machine, q.world);
+    option.time = predict_step(q.model.layers, options, q.machine);
     option.row.step_seconds = option.time.step_s;
     option.row.tokens_per_second = option.time.tokens_per_s;
   });
@@ -138,8 +139,8 @@ std::string flags_of(const Option& option) {
 
 Advice advise(const AdviceQuestion& q) {
   PlanChoices choices = q.choices;
-  if (!choices.overlap) choices.overlap = q.world > 1;  // costs a bucket of memory and no time
-  const std::vector<PlanRow> rows = plan_rows(q.model, q.options, q.world, choices);
+  if (!choices.overlap) choices.overlap = q.options.mesh.ranks() > 1;  // costs a bucket of memory and no time
+  const std::vector<PlanRow> rows = plan_rows(q.model, q.options, choices);
   std::vector<Option> all = timed(options_of(in_groups(worth_timing(rows, q), q), q), q);
   rank(all, q.goal);
   Advice advice;

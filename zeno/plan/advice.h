@@ -37,7 +37,7 @@ struct AdviceQuestion {
   PlanModel model;
   zero::EngineOptions options;  // options that are not searched stay as they are here
   Machine machine;
-  int world = 1;
+  int host = 0;           // ranks of one, where groups of ranks are searched (group_choices)
   PlanChoices choices;    // with the limits of a rank
   int64_t sequences = 0;  // of a step, over all ranks, to keep; 0: whatever is best
   Goal goal = Goal::fastest;

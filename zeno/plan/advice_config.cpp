@@ -17,9 +17,7 @@ nlohmann::ordered_json home_of(Tier tier, const std::string& nvme_path) {
 
 std::string deepspeed_config(const Option& option, const zero::Policy& policy, const std::string& nvme_path) {
   const Setting& setting = option.row.setting;
-  zero::EngineOptions options;
-  options.policy = policy;
-  const zero::Offload offload = with(options, setting).policy.offload;
+  const zero::Offload offload = with(policy, setting).offload;
   nlohmann::ordered_json json;
   json["train_micro_batch_size_per_gpu"] = setting.micro_batch;
   json["gradient_accumulation_steps"] = option.micro_batches;

@@ -102,7 +102,7 @@ std::string answer(const std::vector<PlanRow>& rows, auto&& where) {
 }
 
 std::string more_ranks(const AdviceQuestion& q, const nn::LayerList& layers) {
-  const int ranks = ranks_that_fit(layers, q.options, q.world, q.choices.limits);
+  const int ranks = ranks_that_fit(layers, q.options, q.choices.limits);
   if (ranks == 0) return "";
   return fmt::format("; {} ranks would be enough with --stage 3 --recompute full --micro-batch 1", ranks);
 }
@@ -120,7 +120,7 @@ void add_next(std::vector<std::string>& lines, const AdviceQuestion& q, const Ad
   const nn::LayerList larger = q.next_larger();
   PlanChoices choices = q.choices;
   choices.micro_batches = {1};
-  const std::vector<PlanRow> table = plan_rows({larger, {}}, q.options, q.world, choices);
+  const std::vector<PlanRow> table = plan_rows({larger, {}}, q.options, choices);
   const auto any = [](const Setting&) { return true; };
   const bool fits = std::ranges::any_of(table, [](const PlanRow& row) { return row.fits(); });
   lines.push_back(fmt::format("a model with twice as many blocks: {}{}", answer(table, any),
@@ -146,7 +146,7 @@ std::vector<std::string> describe_time(const StepTime& time, const std::string& 
 std::vector<std::string> reasons_for(const AdviceQuestion& q, const Advice& advice,
                                      const std::vector<PlanRow>& rows) {
   std::vector<std::string> lines;
-  if (q.world > 1)
+  if (q.options.mesh.ranks() > 1)
     for (const int stage : q.choices.stages) lines.push_back(stage_line(q, advice, rows, stage));
   if (advice.chosen) {
     lines.push_back(home_line(*advice.chosen, advice, q.goal));

@@ -53,8 +53,8 @@ Machine machine_of_run(const config::RunConfig& run, Device::Kind kind) {
 }
 
 // Ranks that share a GPU, or nodes that have not been measured: through the host at best.
-Machine with_links(Machine machine, int world) {
-  if (machine.links(world)) return machine;
+Machine with_links(Machine machine, int ranks) {
+  if (machine.links(ranks)) return machine;
   log_warning(
       "[auto] rates between ranks are not known, assuming those of the host link; see zeno doctor --measure");
   for (Link* link : {&machine.inside, &machine.between})
@@ -71,16 +71,16 @@ AdviceQuestion question_of(const config::ParsedConfig& parsed, const nn::LayerLi
   const bool batch_open = config.batch.micro_batch == 0;
   if (batch_open) filled.batch.micro_batch = filled.batch.grad_accum = 1;
   if (filled.batch.grad_accum == 0) filled.batch.grad_accum = 1;
-  zero::EngineOptions options = config::engine_options(filled, seq, device);
-  options.ranks_per_host = world.ranks_per_host();
+  const comm::MeshRequest request = config::mesh_request(config, world.size(), world.ranks_per_host());
+  const zero::EngineOptions options = config::engine_options(filled, comm::mesh_of(request), seq, device);
   const Setting given{int(config.zero.stage), Homes::as_given, options.policy.recompute,
                       std::max<int64_t>(1, config.batch.micro_batch)};
   const MemoryLimits limits = memory_limits(config.run, device, world.local_size());
   return {.model = {layers, {}},
           .options = options,
           .machine = with_links(machine_of_run(config.run, device.kind), world.size()),
-          .world = world.size(),
-          .choices = open_choices(parsed, given, batch_open, device, world.size(), limits, false),
+          .host = open_host(request),
+          .choices = open_choices(parsed, given, batch_open, device, options.mesh, limits, false),
           .sequences = config.batch.train_batch,
           .goal = Goal::fastest,
           .any_order = !parsed.settled("zeno.order"),
@@ -115,7 +115,7 @@ std::optional<Chosen> decide(const config::ParsedConfig& parsed, const model::Mo
         "order",
         parsed.config.zero.stage);
     const Device::Kind kind = question.options.device.kind;
-    question.choices.stages = all_choices(kind, world.size(), question.choices.limits).stages;
+    question.choices.stages = all_choices(kind, question.options.mesh, question.choices.limits).stages;
     question.any_order = !parsed.given("zeno.order");
     advice = advise(question);
   }
@@ -146,7 +146,7 @@ void apply(config::ParsedConfig& parsed, const Chosen& chosen) {
     set("zero_optimization.mics_shard_size", config.zero.shard_group, ranks);
   if (const int64_t ranks = group(zero::Sharding::params_in_groups); ranks > 0)
     set("zero_optimization.zero_hpz_partition_size", config.zero.param_group, ranks);
-  const zero::Offload homes = with({}, Setting{chosen.stage, chosen.homes}).policy.offload;
+  const zero::Offload homes = with(zero::Policy{}, Setting{chosen.stage, chosen.homes}).offload;
   // On a GPU as much as fits stays near.
   if (homes.optimizer != Tier::device)
     set("zero_optimization.offload_optimizer.device", config.zero.offload_optimizer.device,
@@ -164,10 +164,10 @@ void apply(config::ParsedConfig& parsed, const Chosen& chosen) {
 }
 
 // The samples of a step if none of the three sizes is given, or only the accumulation.
-void choose_batch(config::ParsedConfig& parsed, int64_t sequences, int64_t seq, int world) {
+void choose_batch(config::ParsedConfig& parsed, int64_t sequences, int64_t seq, int ranks) {
   config::BatchConfig& batch = parsed.config.batch;
   if (batch.train_batch > 0 || batch.micro_batch > 0) return;
-  const int64_t granule = std::max<int64_t>(1, batch.grad_accum) * world;
+  const int64_t granule = std::max<int64_t>(1, batch.grad_accum) * ranks;
   batch.train_batch = config::default_batch(sequences, seq, granule);
   parsed.derive(kTrain, "default for this much data");
   log_info(
@@ -201,7 +201,7 @@ std::string from_rank_0(comm::World& world, const std::function<std::string()>& 
 void choose_setting(config::ParsedConfig& parsed, const model::ModelConfig& model, int64_t seq_len,
                     int64_t sequences, comm::World& world) {
   log_info("chosen: {}", config::describe_rate(parsed));
-  choose_batch(parsed, sequences, seq_len, world.size());
+  choose_batch(parsed, sequences, seq_len, config::batch_ranks(parsed.config, world.size()));
   constexpr const char* kNone = "none";
   const std::string first = from_rank_0(world, [&]() -> std::string {
     const std::optional<Chosen> chosen = decide(parsed, model, seq_len, world);

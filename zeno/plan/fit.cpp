@@ -66,9 +66,9 @@ void add_offload(Changes& list, Tier tier, std::string_view device) {
 // In the order of what they cost the user: sharding (traffic), recompute (a third of the compute), what a GPU
 // can leave on the host, smaller micro-batches with more accumulation (the same batch), the disk; at last
 // sequences are cut, which is another training.
-Changes all_changes(const zero::EngineOptions& options, int world) {
+Changes all_changes(const zero::EngineOptions& options) {
   Changes list;
-  for (int stage = 1; stage < zero::kStages && world > 1; ++stage)
+  for (int stage = 1; stage < zero::kStages && options.mesh.data_ranks() > 1; ++stage)
     list.push_back({"stage", fmt::format("--stage {}", stage),
                     [stage](zero::EngineOptions& o) { set_stage(o.policy, stage); }});
   for (const auto& [mode, name] :
@@ -96,10 +96,10 @@ using Missing = std::function<size_t(const zero::EngineOptions&)>;
 
 // As few changes as fit, those that cost most left out first; empty: nothing fits. A change that helps
 // nothing (buffers of a disk may take more than they free) is not kept.
-Changes smallest_changes(const zero::EngineOptions& options, int world, const Missing& missing_of) {
+Changes smallest_changes(const zero::EngineOptions& options, const Missing& missing_of) {
   Changes kept;
   size_t missing = missing_of(options);
-  for (const Change& change : all_changes(options, world)) {
+  for (const Change& change : all_changes(options)) {
     Changes more = kept;
     std::erase_if(more, [&](const Change& before) { return before.what == change.what; });
     more.push_back(change);
@@ -126,20 +126,21 @@ std::string flags_of(const Changes& changes) {
 
 }  // namespace
 
-int ranks_that_fit(const nn::LayerList& model, zero::EngineOptions options, int world, MemoryLimits limits) {
+int ranks_that_fit(const nn::LayerList& model, zero::EngineOptions options, MemoryLimits limits) {
   constexpr int kMost = 1 << 14;
   set_stage(options.policy, 3);
   options.policy.recompute = nn::Recompute::full;
   options.policy.recompute_blocks = -1;
   options.shape.batch = 1;
-  for (int ranks = 2 * world; ranks <= kMost; ranks *= 2)
-    if (fits(zero::plan_memory(model, options, ranks), options.device, limits)) return ranks;
-  return 0;
+  for (;;) {
+    options.mesh = options.mesh.with(comm::Axis::outer, 2 * options.mesh.size(comm::Axis::outer));
+    if (options.mesh.ranks() > kMost) return 0;
+    if (fits(zero::plan_memory(model, options), options.device, limits)) return options.mesh.ranks();
+  }
 }
 
-void require_fit(const nn::LayerList& model, const zero::EngineOptions& options, int world,
-                 MemoryLimits limits) {
-  const zero::MemoryPlan plan = zero::plan_memory(model, options, world);
+void require_fit(const nn::LayerList& model, const zero::EngineOptions& options, MemoryLimits limits) {
+  const zero::MemoryPlan plan = zero::plan_memory(model, options);
   if (fits(plan, options.device, limits)) return;
   const size_t on_host = missing_host_bytes(plan, options.device, limits);
   const size_t on_device = missing_device_bytes(plan, options.device, limits);
@@ -148,18 +149,18 @@ void require_fit(const nn::LayerList& model, const zero::EngineOptions& options,
                                   format_bytes(limits.device))
                     : fmt::format("a rank needs {} of host memory and may use {}",
                                   format_bytes(limits.host + on_host), format_bytes(limits.host));
-  const Changes changes = smallest_changes(options, world, [&](const zero::EngineOptions& changed) {
-    const zero::MemoryPlan some = zero::plan_memory(model, changed, world);
+  const Changes changes = smallest_changes(options, [&](const zero::EngineOptions& changed) {
+    const zero::MemoryPlan some = zero::plan_memory(model, changed);
     return missing_device_bytes(some, options.device, limits) +
            missing_host_bytes(some, options.device, limits);
   });
   if (!changes.empty()) {
-    const zero::MemoryPlan changed = zero::plan_memory(model, with(options, changes), world);
+    const zero::MemoryPlan changed = zero::plan_memory(model, with(options, changes));
     const size_t host = options.device.kind == Device::Kind::cpu ? changed.ledger->booked(Tier::host) : 0;
     fail(ErrorKind::memory, "[plan] {}; {} needs {} and fits", lack, flags_of(changes),
          format_bytes(changed.ledger->booked(Tier::device) + host));
   }
-  const int ranks = ranks_that_fit(model, options, world, limits);
+  const int ranks = ranks_that_fit(model, options, limits);
   fail(ErrorKind::memory, "[plan] {}; no setting fits: {} or a smaller model", lack,
        ranks > 0
            ? fmt::format("use --ranks {} --stage 3 --recompute full --micro-batch 1 on more devices,", ranks)

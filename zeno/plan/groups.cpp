@@ -8,19 +8,26 @@ std::string flags_of(const Groups& groups) {
   return fmt::format("{} {}", params ? "--param-group" : "--shard-group", groups.ranks);
 }
 
-std::vector<Groups> group_choices(const zero::EngineOptions& options, int world) {
+std::vector<Groups> group_choices(const zero::EngineOptions& options, int host) {
   constexpr int kFactor = 4;
   std::vector<Groups> choices{{}};
   const zero::Policy& policy = options.policy;
-  const bool hosts = options.ranks_per_host > 0 && world > options.ranks_per_host;
-  if (!hosts || options.inner > 0 || policy.params.empty() || policy.reproducible) return choices;
-  for (int ranks = options.ranks_per_host; ranks < world; ranks *= kFactor) {
-    if (world % ranks != 0) break;
+  if (host == 0 || policy.params.empty() || policy.reproducible) return choices;
+  const int all = options.mesh.size({comm::Axis::outer, comm::Axis::inner});
+  for (int ranks = host; ranks < all; ranks *= kFactor) {
+    if (all % ranks != 0) break;
     // Parameters that leave the device are sharded as their states are.
     if (policy.offload.params == Tier::device) choices.push_back({ranks, zero::Sharding::params_in_groups});
     choices.push_back({ranks, zero::Sharding::in_groups});
   }
   return choices;
 }
+
+zero::EngineOptions on_mesh(zero::EngineOptions options, const comm::MeshRequest& mesh) {
+  options.mesh = comm::mesh_of(mesh);
+  return options;
+}
+
+int open_host(const comm::MeshRequest& request) { return request.group > 0 ? 0 : request.ranks_per_host; }
 
 }  // namespace zeno::plan

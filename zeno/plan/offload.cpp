@@ -25,9 +25,9 @@ int smallest(int steps, const Fits& fits) {
   return high;
 }
 
-int64_t states_of_rank(const nn::LayerList& model, const zero::EngineOptions& options, int world) {
-  const zero::Policy policy = zero::normalized(options.policy, world);
-  const zero::UnitTable units = zero::make_units(model, policy, world);
+int64_t states_of_rank(const nn::LayerList& model, const zero::EngineOptions& options) {
+  const zero::Policy policy = zero::normalized(options.policy, options.mesh);
+  const zero::UnitTable units = zero::make_units(model, policy, options.mesh);
   int64_t count = 0;
   for (const zero::StateChunk& chunk : units.chunks)
     count += units.groups[size_t(chunk.group)].trainable ? chunk.count : 0;
@@ -57,20 +57,18 @@ bool fits(const zero::MemoryPlan& plan, Device device, MemoryLimits limits) {
   return missing_device_bytes(plan, device, limits) == 0 && missing_host_bytes(plan, device, limits) == 0;
 }
 
-void choose_offload(const nn::LayerList& model, zero::EngineOptions& options, int world, MemoryLimits limits,
+void choose_offload(const nn::LayerList& model, zero::EngineOptions& options, MemoryLimits limits,
                     bool disk) {
   constexpr int kSteps = 1024;
   zero::Offload& offload = options.policy.offload;
-  const auto all_fits = [&] {
-    return fits(zero::plan_memory(model, options, world), options.device, limits);
-  };
+  const auto all_fits = [&] { return fits(zero::plan_memory(model, options), options.device, limits); };
   if (all_fits()) return;
   const auto smallest_ratio = [&] {
     offload.ratio = smallest(kSteps,
                              [&](int step) {
                                offload.ratio = double(step) / kSteps;
-                               return missing_device_bytes(zero::plan_memory(model, options, world),
-                                                           options.device, limits) == 0;
+                               return missing_device_bytes(zero::plan_memory(model, options), options.device,
+                                                           limits) == 0;
                              }) /
                     double(kSteps);
   };
@@ -80,30 +78,30 @@ void choose_offload(const nn::LayerList& model, zero::EngineOptions& options, in
   smallest_ratio();
   if (!disk || !far || all_fits()) return;
   offload.optimizer = Tier::disk;
-  const int64_t states = states_of_rank(model, options, world);
+  const int64_t states = states_of_rank(model, options);
   const int on_disk = smallest(kSteps, [&](int step) {
     offload.host_states = states * (kSteps - step) / kSteps;
-    return missing_host_bytes(zero::plan_memory(model, options, world), options.device, limits) == 0;
+    return missing_host_bytes(zero::plan_memory(model, options), options.device, limits) == 0;
   });
   offload.host_states = states * (kSteps - on_disk) / kSteps;
   smallest_ratio();  // buffers for the disk have changed what is left
 }
 
-void widen_window(const nn::LayerList& model, zero::EngineOptions& options, int world, MemoryLimits limits) {
+void widen_window(const nn::LayerList& model, zero::EngineOptions& options, MemoryLimits limits) {
   zero::Offload& offload = options.policy.offload;
   if (options.device.kind == Device::Kind::cpu || offload.optimizer == Tier::device) return;
   constexpr int kSteps = 32;
-  const int64_t states = states_of_rank(model, options, world);
+  const int64_t states = states_of_rank(model, options);
   const auto window = [&](int step) { return states * step / kSteps; };
   const int narrower = smallest(kSteps, [&](int step) {
     offload.device_window = window(kSteps - step);
-    return missing_device_bytes(zero::plan_memory(model, options, world), options.device, limits) == 0;
+    return missing_device_bytes(zero::plan_memory(model, options), options.device, limits) == 0;
   });
   offload.device_window = window(kSteps - narrower);
 }
 
-std::string describe_offload(const nn::LayerList& model, const zero::EngineOptions& options, int world) {
-  const zero::MemoryPlan plan = zero::plan_memory(model, options, world);
+std::string describe_offload(const nn::LayerList& model, const zero::EngineOptions& options) {
+  const zero::MemoryPlan plan = zero::plan_memory(model, options);
   std::vector<std::string> parts;
   for (Tier tier : {Tier::host, Tier::disk}) {
     const size_t states =

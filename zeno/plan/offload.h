@@ -23,13 +23,12 @@ bool fits(const zero::MemoryPlan& plan, Device device, MemoryLimits limits);
 
 // Moves the optimizer states, or as much of them as necessary, to host memory and, if `disk` is set, to the
 // disk. Leaves options unchanged if everything fits.
-void choose_offload(const nn::LayerList& model, zero::EngineOptions& options, int world, MemoryLimits limits,
-                    bool disk);
+void choose_offload(const nn::LayerList& model, zero::EngineOptions& options, MemoryLimits limits, bool disk);
 
 // Lets as many states be under way through the device as there is room for, once everything else is known.
-void widen_window(const nn::LayerList& model, zero::EngineOptions& options, int world, MemoryLimits limits);
+void widen_window(const nn::LayerList& model, zero::EngineOptions& options, MemoryLimits limits);
 
 // One line for people: which states are kept where. Empty when all is on the device.
-std::string describe_offload(const nn::LayerList& model, const zero::EngineOptions& options, int world);
+std::string describe_offload(const nn::LayerList& model, const zero::EngineOptions& options);
 
 }  // namespace zeno::plan

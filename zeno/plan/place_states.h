@@ -9,6 +9,6 @@ namespace zeno::plan {
 // Completes `options` by what follows from the memory there is: recompute and homes of states if the config
 // says auto, and how much may pass through the device at once.
 void place_states(const config::TrainConfig& config, const nn::LayerList& layers,
-                  zero::EngineOptions& options, int world, MemoryLimits limits, bool trains);
+                  zero::EngineOptions& options, MemoryLimits limits, bool trains);
 
 }  // namespace zeno::plan

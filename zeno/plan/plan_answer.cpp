@@ -75,22 +75,22 @@ PlanRow chosen_row(const PlanQuestion& q, const PlanModel& model, zero::EngineOp
             "none, selective or full and --offload-optimizer none, cpu or nvme, or run the plan on the "
             "training machine");
     if (limits.host == 0) limits.host = SIZE_MAX;
-    place_states(config, q.layers, options, q.world, limits, true);
+    place_states(config, q.layers, options, limits, true);
   }
   PlanRow row;
   const int stage = int(config.zero.stage);
   row.setting = {stage, homes_of(options.policy.offload, stage), options.policy.recompute,
                  options.shape.batch, options.policy.overlap};
-  row.bytes = plan_bytes(model, options, q.world);
+  row.bytes = plan_bytes(model, options);
   set_missing(row, q.device, limits);
   return row;
 }
 
-void time_rows(const PlanQuestion& q, std::vector<PlanRow>& rows) {
+void time_rows(const PlanQuestion& q, const zero::EngineOptions& given, std::vector<PlanRow>& rows) {
   Workers workers(available_cores());
   workers.for_each(int64_t(rows.size()), [&](int64_t i, int) {
     PlanRow& row = rows[size_t(i)];
-    const StepTime time = predict_step(q.layers, with(q.options, row.setting), *q.machine, q.world);
+    const StepTime time = predict_step(q.layers, with(given, row.setting), *q.machine);
     row.step_seconds = time.step_s;
     row.tokens_per_second = time.tokens_per_s;
   });
@@ -98,7 +98,7 @@ void time_rows(const PlanQuestion& q, std::vector<PlanRow>& rows) {
 
 // Is one setting meant? Stages make no difference to one rank, so there the micro-batch says so.
 bool fixed(const PlanQuestion& q) {
-  return q.parsed.given("zero_optimization.stage") || (q.world == 1 && !q.batch_open);
+  return q.parsed.given("zero_optimization.stage") || (q.mesh.ranks == 1 && !q.batch_open);
 }
 
 }  // namespace
@@ -107,29 +107,30 @@ PlanReport answer(const PlanQuestion& q, const AnswerOptions& how) {
   const config::TrainConfig& config = q.parsed.config;
   const PlanModel model{q.layers, q.subject.params};
   PlanReport report;
-  report.world = q.world;
-  report.node_ranks = q.node_ranks;
+  report.ranks = q.mesh.ranks;
+  report.node_ranks = q.mesh.ranks_per_host;
   report.limits = q.limits;
-  zero::EngineOptions options = q.options;
+  const zero::EngineOptions given = on_mesh(q.options, q.mesh);
+  zero::EngineOptions options = given;
   report.chosen = chosen_row(q, model, options);
   report.params = q.subject.params.value_or(count_of(q.layers));
   report.title = fmt::format("{}{} of {} parameters on {} rank{}", model::name_of(q.subject.model.arch),
                              config.lora.rank > 0 ? " with adapters" : "", count_in_words(report.params),
-                             q.world, q.world == 1 ? "" : "s");
+                             q.mesh.ranks, q.mesh.ranks == 1 ? "" : "s");
   report.command = how.command;
   if (!fixed(q) || how.all) {
-    const PlanChoices choices =
-        open_choices(q.parsed, report.chosen.setting, q.batch_open, q.device, q.world, report.limits, true);
-    report.rows = plan_rows(model, q.options, q.world, choices);
-    if (q.machine) time_rows(q, report.rows);
+    const PlanChoices choices = open_choices(q.parsed, report.chosen.setting, q.batch_open, q.device,
+                                             options.mesh, report.limits, true);
+    report.rows = plan_rows(model, given, choices);
+    if (q.machine) time_rows(q, given, report.rows);
   } else {
     report.title += fmt::format(", stage {}, micro-batch {}", config.zero.stage, q.options.shape.batch);
   }
   if (how.deepspeed)
-    report.deepspeed = compare_deepspeed(model, q.options, report.chosen.setting, q.world, report.node_ranks);
-  report.notes = notes_of(q.subject, model, q.options, report);
+    report.deepspeed = compare_deepspeed(model, given, report.chosen.setting, report.node_ranks);
+  report.notes = notes_of(q.subject, model, given, report);
   if (q.machine && report.rows.empty()) {
-    const StepTime time = predict_step(q.layers, options, *q.machine, q.world);
+    const StepTime time = predict_step(q.layers, options, *q.machine);
     report.chosen.step_seconds = time.step_s;
     report.chosen.tokens_per_second = time.tokens_per_s;
     report.time = time;

@@ -62,10 +62,10 @@ std::optional<Machine> machine_of(const PlanPlace& place, const PlanQuestion& q)
                           device_of(q.parsed.config.run, false, nullptr).kind);
 }
 
-int ranks_of_node(const PlanPlace& place, const PlanQuestion& q) {
+int ranks_of_node(const PlanPlace& place, const PlanQuestion& q, int ranks) {
   const int gpus = q.machine ? q.machine->node_ranks : device_count(Device::Kind::cuda);
-  const int most = q.device.kind == Device::Kind::cpu ? q.world : (gpus > 0 ? gpus : 8);
-  return std::min(q.world, place.node_ranks > 0 ? place.node_ranks : most);
+  const int most = q.device.kind == Device::Kind::cpu ? ranks : (gpus > 0 ? gpus : 8);
+  return std::min(ranks, place.node_ranks > 0 ? place.node_ranks : most);
 }
 
 }  // namespace
@@ -79,20 +79,19 @@ PlanQuestion make_question(config::ParsedConfig parsed, PlanSubject subject, con
   if (q.machine && place.between_rate > 0) q.machine->between.rate = place.between_rate * 1e9;
   const Machine* machine = place.machine.empty() ? nullptr : &*q.machine;
   const bool all_ranks = machine != nullptr && !q.parsed.given("zeno.ranks");
-  q.world = all_ranks ? machine->ranks() : std::max<int>(1, int(config.run.ranks));
+  const int ranks = all_ranks ? machine->ranks() : std::max<int>(1, int(config.run.ranks));
   q.device = device_of(config.run, q.subject.described, machine);
+  q.mesh = config::mesh_request(config, ranks, ranks_of_node(place, q, ranks));
   if (q.subject.params) count_as_papers(q.parsed);
   config::resolve_device(q.parsed, q.device.kind);
   q.batch_open = config.batch.micro_batch == 0 && config.batch.train_batch == 0;
   if (q.batch_open) config.batch.micro_batch = 1;
-  config::resolve_batch(q.parsed, q.world);
+  config::resolve_batch(q.parsed, config::batch_ranks(config, ranks));
   config::resolve_model(q.parsed, q.subject.model.hidden, q.subject.model.layers);
   const int64_t seq = config::sequence_length(config.run, q.subject.model.max_positions);
   q.layers = model::build_layers(q.subject.model, seq, config::tuning_of(config));
-  q.options = config::engine_options(config, seq, q.device);
-  q.node_ranks = ranks_of_node(place, q);
-  q.options.ranks_per_host = q.node_ranks;
-  q.limits = limits_of(config.run, q.device, q.subject.described, q.node_ranks, machine);
+  q.options = config::engine_options(config, {}, seq, q.device);
+  q.limits = limits_of(config.run, q.device, q.subject.described, q.mesh.ranks_per_host, machine);
   return q;
 }
 
@@ -112,12 +111,13 @@ AdviceQuestion advice_question(const PlanQuestion& q, Goal goal) {
   // A batch of a step that was said stays; its cut into micro-batches is free unless that was said too.
   const bool micro_given = q.parsed.given("train_micro_batch_size_per_gpu");
   const bool batch_given = q.parsed.given("train_batch_size");
+  const zero::EngineOptions options = on_mesh(q.options, q.mesh);
   return {.model = {q.layers, q.subject.params},
-          .options = q.options,
+          .options = options,
           .machine = *q.machine,
-          .world = q.world,
+          .host = open_host(q.mesh),
           .choices = open_choices(q.parsed, given, q.batch_open || (batch_given && !micro_given), q.device,
-                                  q.world, q.limits, true),
+                                  options.mesh, q.limits, true),
           .sequences = batch_given ? q.parsed.config.batch.train_batch : 0,
           .goal = goal,
           .any_order = !q.parsed.given("zeno.order"),
@@ -131,6 +131,7 @@ SweepQuestion sweep_question(const PlanQuestion& q, double failure_hours, double
   const int stage = q.parsed.given("zero_optimization.stage") ? int(q.parsed.config.zero.stage) : 3;
   return {.model = {q.layers, q.subject.params},
           .options = q.options,
+          .mesh = q.mesh,
           .setting = {stage, Homes::as_given, q.options.policy.recompute, q.options.shape.batch,
                       q.options.policy.overlap || !q.parsed.given("zero_optimization.overlap_comm")},
           .machine = *q.machine,

@@ -1,4 +1,4 @@
-// What a plan is asked: a config, a model, a machine and a world, resolved as a run would resolve them.
+// What a plan is asked: a config, a model, a machine and ranks, resolved as a run would resolve them.
 #pragma once
 
 #include <optional>
@@ -26,9 +26,9 @@ struct PlanQuestion {
   PlanSubject subject;
   nn::LayerList layers;
   Device device;
-  zero::EngineOptions options;
+  zero::EngineOptions options;     // but for the mesh
   std::optional<Machine> machine;  // for plans of time
-  int world = 1, node_ranks = 1;
+  comm::MeshRequest mesh;
   MemoryLimits limits;      // of a rank; 0: not known
   bool batch_open = false;  // no micro-batch was given
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <tuple>
+#include <utility>
 
 #include "zeno/base/host.h"
 #include "zeno/base/workers.h"
@@ -55,13 +56,13 @@ struct Series {  // rows that differ in their micro-batch only
   std::vector<PlanRow> rows;
 };
 
-void fill(Series& series, const PlanModel& model, const zero::EngineOptions& options, int world,
+void fill(Series& series, const PlanModel& model, const zero::EngineOptions& options,
           const PlanChoices& choices) {
   for (const int64_t micro_batch : choices.micro_batches) {
     PlanRow row;
     row.setting = series.setting;
     row.setting.micro_batch = micro_batch;
-    row.bytes = plan_bytes(model, with(options, row.setting), world);
+    row.bytes = plan_bytes(model, with(options, row.setting));
     set_missing(row, options.device, choices.limits);
     series.rows.push_back(row);
     if (!row.fits()) return;
@@ -85,8 +86,8 @@ void set_missing(PlanRow& row, Device device, MemoryLimits limits) {
   row.missing_host = missing_host_bytes(host, device, limits);
 }
 
-PlanBytes plan_bytes(const PlanModel& model, const zero::EngineOptions& options, int world) {
-  const zero::MemoryPlan plan = zero::plan_memory(model.layers, options, world);
+PlanBytes plan_bytes(const PlanModel& model, const zero::EngineOptions& options) {
+  const zero::MemoryPlan plan = zero::plan_memory(model.layers, options);
   PlanBytes bytes;
   bytes.model_states = plan.model_state_bytes;
   for (Tier tier : kTiers) {
@@ -96,7 +97,7 @@ PlanBytes plan_bytes(const PlanModel& model, const zero::EngineOptions& options,
   if (model.params) {
     zero::Policy policy = options.policy;
     policy.offload.far_host |= options.device.kind == Device::Kind::cuda;
-    set_states(bytes, model_states(*model.params, policy, zero::mesh_of(options, world)));
+    set_states(bytes, model_states(*model.params, policy, options.mesh));
   }
   return bytes;
 }
@@ -109,23 +110,18 @@ std::string_view name_of(Homes homes) {
 
 Homes homes_of(const zero::Offload& offload, int stage) {
   for (const Homes homes : {Homes::device, Homes::optimizer_host, Homes::all_host, Homes::disk}) {
-    const zero::Offload like = with({}, {.stage = stage, .homes = homes}).policy.offload;
+    const zero::Offload like = with(zero::Policy{}, {.stage = stage, .homes = homes}).offload;
     if (like.optimizer == offload.optimizer && like.params == offload.params) return homes;
   }
   return Homes::as_given;
 }
 
-zero::EngineOptions with(zero::EngineOptions options, const Setting& setting) {
-  zero::Policy& policy = options.policy;
-  if (setting.groups.ranks > 0) {
-    policy.sharding = setting.groups.sharding;
-    options.inner = setting.groups.ranks;
-  }
+zero::Policy with(zero::Policy policy, const Setting& setting) {
+  if (setting.groups.ranks > 0) policy.sharding = setting.groups.sharding;
   zero::apply_stage(policy, setting.stage);
   policy.recompute = setting.recompute;
   policy.overlap = setting.overlap;
-  options.shape.batch = setting.micro_batch;
-  if (setting.homes == Homes::as_given) return options;
+  if (setting.homes == Homes::as_given) return policy;
   zero::Offload& offload = policy.offload;
   offload.optimizer = offload.params = Tier::device;
   if (setting.homes == Homes::disk) {
@@ -135,12 +131,19 @@ zero::EngineOptions with(zero::EngineOptions options, const Setting& setting) {
     offload.optimizer = Tier::host;
     if (setting.homes == Homes::all_host) offload.params = Tier::host;
   }
+  return policy;
+}
+
+zero::EngineOptions with(zero::EngineOptions options, const Setting& setting) {
+  options.policy = with(std::move(options.policy), setting);
+  if (setting.groups.ranks > 0) options.mesh = options.mesh.in_groups(setting.groups.ranks);
+  options.shape.batch = setting.micro_batch;
   return options;
 }
 
 std::string flags_of(const Setting& setting) {
   std::string flags = fmt::format("--stage {}", setting.stage);
-  const zero::Offload offload = with({}, setting).policy.offload;
+  const zero::Offload offload = with(zero::Policy{}, setting).offload;
   for (const auto& [flag, tier] :
        {std::pair{"--offload-optimizer", offload.optimizer}, std::pair{"--offload-param", offload.params}})
     if (tier != Tier::device) flags += fmt::format(" {} {}", flag, tier == Tier::disk ? "nvme" : "cpu");
@@ -151,10 +154,10 @@ std::string flags_of(const Setting& setting) {
   return flags + fmt::format(" --micro-batch {}", setting.micro_batch);
 }
 
-PlanChoices all_choices(Device::Kind device, int world, MemoryLimits limits) {
+PlanChoices all_choices(Device::Kind device, const comm::Mesh& mesh, MemoryLimits limits) {
   PlanChoices choices;
   choices.limits = limits;
-  choices.stages = world > 1 ? std::vector{0, 1, 2, 3} : std::vector{0};
+  choices.stages = mesh.data_ranks() > 1 ? std::vector{0, 1, 2, 3} : std::vector{0};
   choices.homes = {Homes::device, Homes::optimizer_host, Homes::all_host, Homes::disk};
   if (device == Device::Kind::cpu) choices.homes = {Homes::device, Homes::disk};
   choices.recompute = {nn::Recompute::none, nn::Recompute::selective, nn::Recompute::full};
@@ -163,12 +166,12 @@ PlanChoices all_choices(Device::Kind device, int world, MemoryLimits limits) {
   return choices;
 }
 
-std::vector<PlanRow> plan_rows(const PlanModel& model, const zero::EngineOptions& options, int world,
+std::vector<PlanRow> plan_rows(const PlanModel& model, const zero::EngineOptions& options,
                                const PlanChoices& choices) {
   std::vector<Series> all;
   for (const int stage : choices.stages) {
     for (const Homes homes : choices.homes) {
-      if (world > 1 && !sensible(stage, homes)) continue;
+      if (options.mesh.data_ranks() > 1 && !sensible(stage, homes)) continue;
       for (const nn::Recompute recompute : choices.recompute)
         all.push_back(
             {{stage, homes, recompute, 1, choices.overlap.value_or(config::overlaps_by_default(stage))}, {}});
@@ -176,7 +179,7 @@ std::vector<PlanRow> plan_rows(const PlanModel& model, const zero::EngineOptions
   }
   Workers workers(available_cores());
   workers.for_each(int64_t(all.size()),
-                   [&](int64_t i, int) { fill(all[size_t(i)], model, options, world, choices); });
+                   [&](int64_t i, int) { fill(all[size_t(i)], model, options, choices); });
   std::vector<PlanRow> rows;
   for (const Series& series : all) rows.insert(rows.end(), series.rows.begin(), series.rows.end());
   std::ranges::stable_sort(

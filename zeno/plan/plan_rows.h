@@ -29,7 +29,7 @@ struct PlanModel {
   const nn::LayerList& layers;
   std::optional<double> params;
 };
-PlanBytes plan_bytes(const PlanModel& model, const zero::EngineOptions& options, int world);
+PlanBytes plan_bytes(const PlanModel& model, const zero::EngineOptions& options);
 
 // Where states live between uses. disk: optimizer states, at stage 3 parameters too. as_given: regardless of
 // the options.
@@ -46,7 +46,8 @@ struct Setting {
   bool overlap = false;  // communication overlaps computation
   Groups groups;
 };
-// `options` with this setting.
+// `policy` and `options` with this setting.
+zero::Policy with(zero::Policy policy, const Setting& setting);
 zero::EngineOptions with(zero::EngineOptions options, const Setting& setting);
 // "--stage 3 --offload-optimizer cpu --recompute full --micro-batch 4"
 std::string flags_of(const Setting& setting);
@@ -74,11 +75,11 @@ struct PlanChoices {
 };
 // All that make a difference: one rank shards nothing, and a CPU's device memory is the host's. Without
 // limits, micro-batches up to 8.
-PlanChoices all_choices(Device::Kind device, int world, MemoryLimits limits);
+PlanChoices all_choices(Device::Kind device, const comm::Mesh& mesh, MemoryLimits limits);
 
 // Best first: what fits, by states near, little recompute, little sharding, large micro-batches; then
 // settings that do not, by the missing memory.
-std::vector<PlanRow> plan_rows(const PlanModel& model, const zero::EngineOptions& options, int world,
+std::vector<PlanRow> plan_rows(const PlanModel& model, const zero::EngineOptions& options,
                                const PlanChoices& choices);
 
 // For each stage and home of states the best row; in the same order.

@@ -36,7 +36,7 @@ std::string_view name_of(nn::Recompute mode) {
 
 // Memory does not always fall with every block that recomputes (the last one of a kind may cost more in
 // workspace than it saves), so all settings are looked at, from the fastest on.
-void choose_recompute(const nn::LayerList& model, zero::EngineOptions& options, int world, size_t limit) {
+void choose_recompute(const nn::LayerList& model, zero::EngineOptions& options, size_t limit) {
   const int blocks = blocks_of(model);
   zero::Policy& policy = options.policy;
   zero::Policy leanest = policy;
@@ -46,7 +46,7 @@ void choose_recompute(const nn::LayerList& model, zero::EngineOptions& options, 
     policy.recompute = mode;
     policy.recompute_rest = rest;
     for (policy.recompute_blocks = 0; policy.recompute_blocks <= blocks; ++policy.recompute_blocks) {
-      const zero::MemoryPlan plan = zero::plan_memory(model, options, world);
+      const zero::MemoryPlan plan = zero::plan_memory(model, options);
       const size_t missing = missing_device_bytes(plan, options.device, {.device = limit});
       if (missing == 0) return;
       if (missing < least) leanest = policy;

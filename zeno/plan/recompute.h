@@ -8,7 +8,7 @@ namespace zeno::plan {
 // Sets the recompute fields of `options.policy`: none if it fits; else selective (element-wise results only)
 // for as few blocks as it takes; else full for as few as it takes, the others selective. When nothing fits,
 // the setting that needs least; require_fit() then says what else to change.
-void choose_recompute(const nn::LayerList& model, zero::EngineOptions& options, int world, size_t limit);
+void choose_recompute(const nn::LayerList& model, zero::EngineOptions& options, size_t limit);
 
 std::string_view name_of(nn::Recompute mode);  // "none", "selective", "full"
 

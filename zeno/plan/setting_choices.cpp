@@ -5,8 +5,8 @@
 namespace zeno::plan {
 
 PlanChoices open_choices(const config::ParsedConfig& parsed, const Setting& given, bool batch_open,
-                         Device device, int world, MemoryLimits limits, bool disks) {
-  PlanChoices choices = all_choices(device.kind, world, limits);
+                         Device device, const comm::Mesh& mesh, MemoryLimits limits, bool disks) {
+  PlanChoices choices = all_choices(device.kind, mesh, limits);
   const config::ZeroConfig& zero = parsed.config.zero;
   // Whose state is on which host has to be known before the planner is asked.
   const bool in_memory = parsed.config.run.peer_snapshot > 0;

@@ -9,6 +9,6 @@ namespace zeno::plan {
 // Stages, homes of states, recompute and micro-batches that flags and file do not fix; those that they fix
 // are taken from `given`. Disks only where a folder is named or `disks` says so.
 PlanChoices open_choices(const config::ParsedConfig& parsed, const Setting& given, bool batch_open,
-                         Device device, int world, MemoryLimits limits, bool disks);
+                         Device device, const comm::Mesh& mesh, MemoryLimits limits, bool disks);
 
 }  // namespace zeno::plan

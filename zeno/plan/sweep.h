@@ -11,7 +11,7 @@
 namespace zeno::plan {
 
 struct SweepPoint {
-  int world = 1;
+  int ranks = 1;
   PlanRow row;  // bytes of a rank, and whether they fit the machine
   StepTime time;
   Failures failures;
@@ -21,13 +21,14 @@ struct SweepPoint {
 
 struct SweepQuestion {
   PlanModel model;
-  zero::EngineOptions options;
-  Setting setting;  // groups of ranks are searched where neither it nor the options name them
+  zero::EngineOptions options;  // but for the mesh
+  comm::MeshRequest mesh;       // but for the number of ranks
+  Setting setting;              // groups of ranks are searched where `mesh` asks for none
   Machine machine;
   double failure_hours = 0;  // of a device
   double restart_s = 0;
 };
 
-SweepPoint sweep_point(const SweepQuestion& question, int world);
+SweepPoint sweep_point(const SweepQuestion& question, int ranks);
 
 }  // namespace zeno::plan

@@ -232,12 +232,11 @@ StepTime walk_step(const zero::CompiledStep& step, std::span<const Cost> costs) 
   return Walk(step, costs).run();
 }
 
-StepTime predict_step(const nn::LayerList& model, zero::EngineOptions options, const Machine& machine,
-                      int world) {
+StepTime predict_step(const nn::LayerList& model, zero::EngineOptions options, const Machine& machine) {
   options.device.kind = machine.kind;
-  const zero::CompiledStep step = zero::compile_step(model, options, world);
+  const zero::CompiledStep step = zero::compile_step(model, options);
   StepTime time = walk_step(step, CostModel(model, step, machine).of_all());
-  const double tokens = double(step.shape.rows() * step.policy.micro_batches) * world;
+  const double tokens = double(step.shape.rows() * step.policy.micro_batches) * step.mesh.data_ranks();
   time.tokens_per_s = tokens / time.step_s;
   return time;
 }

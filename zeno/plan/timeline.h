@@ -47,9 +47,8 @@ struct StepTime {
   double flops_per_s() const { return model_flops / step_s; }  // of a rank
 };
 
-// On a machine of which the run uses `world` ranks. The options' device is taken to be the machine's.
-StepTime predict_step(const nn::LayerList& model, zero::EngineOptions options, const Machine& machine,
-                      int world);
+// On a machine of which the run uses the ranks of the mesh. The options' device is taken to be the machine's.
+StepTime predict_step(const nn::LayerList& model, zero::EngineOptions options, const Machine& machine);
 
 // The walk alone, with one cost per instruction.
 StepTime walk_step(const zero::CompiledStep& step, std::span<const Cost> costs);

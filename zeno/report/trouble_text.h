@@ -16,7 +16,7 @@ struct TroubleSetting {
   config::TrainConfig config;  // resolved
   zero::Policy policy;         // as the engine has it
   Device::Kind device = Device::Kind::cpu;
-  int world = 1;
+  int ranks = 1;
   int64_t largest_unit = 0;        // elements
   size_t disk_bytes = 0;           // of a rank, on disk
   std::vector<std::string> hosts;  // by rank; empty: all ranks are on one

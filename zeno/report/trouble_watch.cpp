@@ -37,7 +37,7 @@ TroubleWatch::TroubleWatch(const zero::Engine& engine, const config::TrainConfig
       setting_{.config = config,
                .policy = engine.policy(),
                .device = engine.shape().device,
-               .world = int(hosts.size()),
+               .ranks = int(hosts.size()),
                .largest_unit = largest_unit(engine.units()),
                .disk_bytes = engine.ledger().booked(Tier::disk),
                .hosts = std::move(hosts)} {

@@ -10,6 +10,7 @@
 #include "zeno/base/text_list.h"
 #include "zeno/checkpoint/manifest.h"
 #include "zeno/comm/joint_error.h"
+#include "zeno/config/engine_options.h"
 #include "zeno/train/agreement.h"
 #include "zeno/train/long_work.h"
 
@@ -62,10 +63,11 @@ void prepare_together(comm::World& world, const std::vector<data::DatasetSpec>& 
 
 data::LoaderOptions loader_options(const config::TrainConfig& config, int64_t vocab_size,
                                    const comm::World& world, bool shuffle) {
+  const comm::Mesh mesh = config::mesh_of(config, world);
   return {.micro_batch = config.batch.micro_batch,
           .grad_accum = config.batch.grad_accum,
-          .rank = world.rank(),
-          .world = world.size(),
+          .rank = mesh.place(world.rank(), comm::kBatchAxes),
+          .ranks = mesh.batch_ranks(),
           .seed = uint64_t(config.run.seed),
           .shuffle = shuffle,
           .vocab_size = vocab_size};

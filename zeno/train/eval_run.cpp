@@ -28,7 +28,7 @@ report::EvalRecord evaluate_rank(config::ParsedConfig parsed, comm::World& world
   config.eval = {};
   config::resolve_device(parsed, config::device_of(config.run, world.local_rank()).kind);
   if (config.batch.micro_batch == 0 && config.batch.train_batch == 0) config.batch.micro_batch = 4;
-  config::resolve_batch(parsed, world.size());
+  config::resolve_batch(parsed, config::batch_ranks(config, world.size()));
   config::resolve_model(parsed, model.hidden, model.layers);
   const int64_t seq = config::sequence_length(config.run, model.max_positions);
   RunData data = open_run_data(config, model.vocab, seq, world, build_progress(world.rank()));

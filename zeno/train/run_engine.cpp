@@ -68,9 +68,8 @@ RunEngine make_engine(const config::TrainConfig& config, const model::ModelConfi
   RunEngine result;
   result.tuning = config::tuning_of(config, trains);
   nn::LayerList layers = model::build_layers(model, seq_len, result.tuning);
-  zero::EngineOptions options =
-      config::engine_options(config, seq_len, config::device_of(run, world.local_rank()));
-  options.ranks_per_host = world.ranks_per_host();
+  zero::EngineOptions options = config::engine_options(config, config::mesh_of(config, world), seq_len,
+                                                       config::device_of(run, world.local_rank()));
   options.policy.trains = trains;
   if (!run.trace.empty()) options.timing = zero::Timing::every;
   if (!trains) options.snapshot_piece = options.snapshot_copies = 0;
@@ -84,11 +83,11 @@ RunEngine make_engine(const config::TrainConfig& config, const model::ModelConfi
   result.memory_limit = limits.device;
   // First, because what the CPU takes part in needs room on the host.
   if (trains) share_with_cpu(config.zero.offload_optimizer, options, world);
-  plan::place_states(config, layers, options, world.size(), limits, trains);
-  plan::require_fit(layers, options, world.size(), limits);
+  plan::place_states(config, layers, options, limits, trains);
+  plan::require_fit(layers, options, limits);
   if (const auto machine = plan::measured_machine(run.cache, options.device.kind);
       machine && trains && machine->links(world.size()))
-    result.planned_step_s = plan::predict_step(layers, options, *machine, world.size()).step_s;
+    result.planned_step_s = plan::predict_step(layers, options, *machine).step_s;
   const model::StartingWeights weights(run.model, config.lora.adapter, model::parameter_table(layers),
                                        uint64_t(run.seed));
   // What the engine learns about matrix products of a GPU is kept in a file: the next run starts sooner, and

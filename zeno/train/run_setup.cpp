@@ -65,7 +65,7 @@ std::optional<ResumePoint> RunSetup::find_resume(comm::World& world) {
   const bool replicated = policy.optimizer.empty();
   std::optional<ResumePoint> found = find_resume_point(parsed.config.run, peers.find(replicated), world);
   if (found) {
-    adopt_batch(parsed, found->state, world.size());
+    adopt_batch(parsed, found->state, config::batch_ranks(parsed.config, world.size()));
     adopt_setting(parsed, found->state);
   }
   return found;
@@ -75,7 +75,8 @@ std::optional<ResumePoint> RunSetup::find_resume(comm::World& world) {
 int64_t RunSetup::settle_sizes(comm::World& world) {
   config::resolve_model(parsed, model.hidden, model.layers);
   const int64_t seq = config::sequence_length(parsed.config.run, model.max_positions);
-  if (!parsed.config.run.choose) config::resolve_batch(parsed, world.size());
+  if (!parsed.config.run.choose)
+    config::resolve_batch(parsed, config::batch_ranks(parsed.config, world.size()));
   return seq;
 }
 
@@ -104,7 +105,7 @@ RunData RunSetup::open_data(comm::World& world, const std::unique_ptr<const Fold
   RunData opened = open_run_data(config, model.vocab, seq_len, world, build_progress(world.rank()));
   if (config.run.choose) {
     plan::choose_setting(parsed, model, seq_len, opened.train_sequences(), world);
-    config::resolve_batch(parsed, world.size());
+    config::resolve_batch(parsed, config::batch_ranks(parsed.config, world.size()));
   }
   opened.deal(config, world);
   if (world.rank() == 0 && !resume) show_first_sample(config, opened, seq_len);

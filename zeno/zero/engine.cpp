@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -70,7 +69,7 @@ void book_all(const ExecutorParts& parts, Ledger& ledger) {
   ledger.book(Tier::device, Purpose::staging, comm_bytes(parts.device.kind, parts.mesh, parts.program));
 }
 
-nn::BatchShape shape_of(const EngineOptions& options, const comm::Mesh& mesh) {
+nn::BatchShape shape_of(const EngineOptions& options) {
   nn::BatchShape shape = options.shape;
   shape.device = options.device.kind;
   shape.deterministic = options.policy.deterministic || options.policy.reproducible;
@@ -79,7 +78,7 @@ nn::BatchShape shape_of(const EngineOptions& options, const comm::Mesh& mesh) {
   const bool bf16_on_gpu = shape.device == Device::Kind::cuda && options.policy.compute == DType::bf16;
   // With one rank: a collective beside such a product holds a processor that its tiles would wait for. What
   // is to have the same bits at every world size has the same kernels.
-  shape.fused_swiglu = bf16_on_gpu && mesh.ranks() == 1 && !options.policy.reproducible;
+  shape.fused_swiglu = bf16_on_gpu && options.mesh.ranks() == 1 && !options.policy.reproducible;
   require(!shape.fp8 || bf16_on_gpu, ErrorKind::usage,
           "[engine] fp8 matmuls: got {} on a {}, expected bf16 on a GPU; use --device cuda --dtype bf16, or "
           "leave out --matmul-dtype fp8",
@@ -87,10 +86,18 @@ nn::BatchShape shape_of(const EngineOptions& options, const comm::Mesh& mesh) {
   return shape;
 }
 
-Policy policy_of(const EngineOptions& options, const comm::Mesh& mesh) {
-  Policy policy = normalized(options.policy, mesh);
+Policy policy_of(const EngineOptions& options) {
+  Policy policy = normalized(options.policy, options.mesh);
   policy.offload.far_host |= options.device.kind == Device::Kind::cuda;
   return policy;
+}
+
+const comm::Mesh& mesh_for(const EngineOptions& options, const comm::World& world) {
+  require(options.mesh.ranks() == world.size(), ErrorKind::usage,
+          "[engine] got a mesh of {} ranks in a world of {}, expected the same number; make it with "
+          "comm::mesh_of",
+          options.mesh.ranks(), world.size());
+  return options.mesh;
 }
 
 // What left the device is not copied once more, unless somebody is to keep copies.
@@ -109,32 +116,20 @@ Snapshot::Mode snapshot_mode(const EngineOptions& options, const UnitTable& unit
 
 }  // namespace
 
-comm::Mesh mesh_of(const EngineOptions& options, int world) {
-  const int host = options.ranks_per_host;
-  const bool in_two_levels = host > 1 && world % host == 0 && std::has_single_bit(unsigned(host));
-  const int inner = options.inner > 0 ? options.inner : in_two_levels ? host : world;
-  require(world % inner == 0, ErrorKind::usage,
-          "[engine] groups of ranks: got {} ranks in groups of {}, expected a number of ranks that is "
-          "divisible by the group size",
-          world, inner);
-  return comm::Mesh({1, world / inner, inner, 1, 1, 1});
-}
-
-CompiledStep compile_step(const nn::LayerList& model, const EngineOptions& options, int world) {
-  const comm::Mesh mesh = mesh_of(options, world);
-  CompiledStep step{.policy = policy_of(options, mesh), .mesh = mesh, .shape = shape_of(options, mesh)};
-  step.units = make_units(model, step.policy, mesh);
+CompiledStep compile_step(const nn::LayerList& model, const EngineOptions& options) {
+  CompiledStep step{.policy = policy_of(options), .mesh = options.mesh, .shape = shape_of(options)};
+  step.units = make_units(model, step.policy, step.mesh);
   step.program = compile(step.input(model));
   return step;
 }
 
-MemoryPlan plan_memory(const nn::LayerList& model, const EngineOptions& options, int world) {
-  const CompiledStep step = compile_step(model, options, world);
+MemoryPlan plan_memory(const nn::LayerList& model, const EngineOptions& options) {
+  const CompiledStep step = compile_step(model, options);
   const auto& [policy, mesh, shape, units, program] = step;
   const Program evaluation = compile_evaluation(step.input(model));
   const StateStore store(units, policy, 0);
   MemoryPlan plan{std::make_unique<Ledger>(), store.model_state_bytes()};
-  const int threads = options.threads > 0 ? options.threads : share_of_cores(world);
+  const int threads = options.threads > 0 ? options.threads : share_of_cores(mesh.ranks());
   book_all({model, units, policy, program, evaluation, store, shape, mesh, threads, options.device},
            *plan.ledger);
   if (options.snapshot_piece > 0)
@@ -146,9 +141,9 @@ MemoryPlan plan_memory(const nn::LayerList& model, const EngineOptions& options,
 Engine::Engine(nn::LayerList model, const EngineOptions& options, comm::World& world)
     : world_(world),
       model_(std::move(model)),
-      mesh_(mesh_of(options, world.size())),
-      policy_(policy_of(options, mesh_)),
-      shape_(shape_of(options, mesh_)),
+      mesh_(mesh_for(options, world)),
+      policy_(policy_of(options)),
+      shape_(shape_of(options)),
       units_(make_units(model_, policy_, mesh_)),
       program_(compile({model_, units_, policy_, mesh_, shape_})),
       evaluation_(compile_evaluation({model_, units_, policy_, mesh_, shape_})),

@@ -22,13 +22,10 @@ namespace zeno::zero {
 
 struct EngineOptions {
   Policy policy;
-  // Ranks in a row along the mesh's `inner`, which hold one copy of what is sharded in groups. 0: those of a
-  // host where that keeps the bits of sums over all ranks (mesh_of), else all.
-  int inner = 0;
-  int ranks_per_host = 0;  // as World::ranks_per_host
-  nn::BatchShape shape;    // of one micro-batch; shape.device is set from `device`
-  Device device;           // of this rank
-  int threads = 0;         // of the compute stream on a CPU; 0: this rank's share of the cores
+  comm::Mesh mesh;       // of all ranks
+  nn::BatchShape shape;  // of one micro-batch; shape.device is set from `device`
+  Device device;         // of this rank
+  int threads = 0;       // of the compute stream on a CPU; 0: this rank's share of the cores
   // Which steps have their instructions timed; none given: every one on a CPU, a sample on a GPU.
   std::optional<Timing> timing;
   size_t memory_limit = 0;  // bytes this rank may use; 0: no limit
@@ -49,18 +46,14 @@ struct CompiledStep {
   Program program;
   CompileInput input(const nn::LayerList& model) const { return {model, units, policy, mesh, shape}; }
 };
-// How the ranks of a world are arranged: hosts along `outer`, so that sums and gathers go within hosts and
-// across them in two levels, where each host has the same power of two of ranks. Error(usage) when the groups
-// asked for do not divide the world.
-comm::Mesh mesh_of(const EngineOptions& options, int world);
-CompiledStep compile_step(const nn::LayerList& model, const EngineOptions& options, int world);
+CompiledStep compile_step(const nn::LayerList& model, const EngineOptions& options);
 
 // The bytes of one rank by purpose, without allocating them. The engine books through the same code.
 struct MemoryPlan {
   std::unique_ptr<Ledger> ledger;
   size_t model_state_bytes = 0;  // parameters + gradients + masters + moments
 };
-MemoryPlan plan_memory(const nn::LayerList& model, const EngineOptions& options, int world);
+MemoryPlan plan_memory(const nn::LayerList& model, const EngineOptions& options);
 
 // One micro-batch on the host. Every array has B·T entries, except valid_rows, and doc_start, which has those
 // of the whole sequences, or none (every sequence is one document). Where ranks share sequences, rank r of
@@ -124,7 +117,7 @@ struct StoredValues {
 
 class Engine {
  public:
-  // Collective.
+  // Collective. The mesh of the options has the ranks of the world.
   Engine(nn::LayerList model, const EngineOptions& options, comm::World& world);
   ~Engine();
 

@@ -135,7 +135,7 @@ Executor::Executor(const ExecutorParts& parts, comm::World& world, Ledger& ledge
       sparse_rows_(parts.units, parts.policy, parts.mesh.ranks(), tokens(parts)),
       lanes_(lanes_in_use(parts)),
       clock_(parts.program, {.device = parts.device,
-                             .world = parts.mesh.ranks(),
+                             .ranks = parts.mesh.ranks(),
                              .lanes = lanes_,
                              .depth = kDepth,
                              .timing = parts.timing}),

@@ -52,8 +52,8 @@ void merge_rows(const int32_t* ids, const T* rows, const std::vector<int64_t>& c
 
 }  // namespace
 
-SparseRows::SparseRows(const UnitTable& units, const Policy& policy, int world, int64_t tokens)
-    : world_(world), dtype_(policy.grad) {
+SparseRows::SparseRows(const UnitTable& units, const Policy& policy, int ranks, int64_t tokens)
+    : ranks_(ranks), dtype_(policy.grad) {
   for (const Group& group : units.groups) {
     if (!group.sparse) continue;
     ensure(capacity_ == 0 && group.layout.tensors().size() == 1, "[sparse] one sparse embedding per model");
@@ -82,7 +82,7 @@ void SparseRows::set_counts(std::vector<int64_t> counts) {
 void SparseRows::reduce(StreamRef stream, comm::Communicator& comm, Tensor table, std::string_view unit) {
   std::byte* own_ids = buffer_.data();
   std::byte* all_ids = own_ids + id_bytes();
-  std::byte* own_rows = all_ids + id_bytes() * size_t(world_);
+  std::byte* own_rows = all_ids + id_bytes() * size_t(ranks_);
   std::byte* all_rows = own_rows + row_bytes();
   stream.launch([=, this](Workers&) {
     std::memcpy(own_ids, rows_.data(), rows_.size() * sizeof(int32_t));

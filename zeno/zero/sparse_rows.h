@@ -15,11 +15,11 @@ namespace zeno::zero {
 class SparseRows {
  public:
   // `tokens` is the most tokens a rank sees in a step.
-  SparseRows(const UnitTable& units, const Policy& policy, int world, int64_t tokens);
+  SparseRows(const UnitTable& units, const Policy& policy, int ranks, int64_t tokens);
 
   bool active() const { return capacity_ > 0; }
   // What allocate() takes.
-  size_t bytes() const { return (id_bytes() + row_bytes()) * size_t(world_ + 1); }
+  size_t bytes() const { return (id_bytes() + row_bytes()) * size_t(ranks_ + 1); }
   void allocate(Ledger& ledger, const Allocator& allocator);
 
   // The distinct rows this rank's tokens touch in the coming step; returns how many.
@@ -34,7 +34,7 @@ class SparseRows {
   size_t id_bytes() const { return size_t(capacity_) * sizeof(int32_t); }
   size_t row_bytes() const { return size_t(capacity_ * cols_) * size_of(dtype_); }
 
-  int world_;
+  int ranks_;
   DType dtype_;
   int64_t capacity_ = 0, cols_ = 0;  // rows a rank may send, width of a row
   int64_t most_ = 0;                 // rows of the rank that has most

@@ -24,7 +24,7 @@ double now_us() {
 
 StepClock::StepClock(const Program& program, const Options& options)
     : options_(options),
-      whole_(options.timing == Timing::sampled && options.lanes == 1 && options.world == 1),
+      whole_(options.timing == Timing::sampled && options.lanes == 1 && options.ranks == 1),
       set_marks_(whole_ ? kFirst : mark_of(program.instructions.size(), ready)),
       sets_(size_t(options.depth), kNone),
       exposed_(program),

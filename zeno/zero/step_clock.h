@@ -33,7 +33,7 @@ class StepClock {
  public:
   struct Options {
     Device device;
-    int world = 1, lanes = 1;
+    int ranks = 1, lanes = 1;
     int depth = 1;  // steps under way at once
     Timing timing = Timing::none;
   };

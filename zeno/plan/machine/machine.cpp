@@ -174,16 +174,16 @@ double Machine::matmul(DType dtype, bool fp8) const {
   return dtype == DType::f32 ? matmul_fp32 : matmul_16bit;
 }
 
-bool Machine::links(int world) const {
-  if (world == 1) return true;
-  const Machine machine = with_ranks(world);
+bool Machine::links(int ranks) const {
+  if (ranks == 1) return true;
+  const Machine machine = with_ranks(ranks);
   return (machine.node_ranks == 1 || inside.rate > 0) && (machine.nodes == 1 || between.rate > 0);
 }
 
-Machine Machine::with_ranks(int world) const {
+Machine Machine::with_ranks(int ranks) const {
   Machine machine = *this;
   if (kind == Device::Kind::cpu) {
-    const int on_node = div_ceil(world, nodes);
+    const int on_node = div_ceil(ranks, nodes);
     machine.node_ranks = on_node;
     for (double* shared :
          {&machine.matmul_16bit, &machine.matmul_fp32, &machine.matmul_fp8, &machine.attention,
@@ -191,8 +191,8 @@ Machine Machine::with_ranks(int world) const {
       *shared /= on_node;
     return machine;
   }
-  machine.node_ranks = std::min(world, node_ranks);
-  machine.nodes = div_ceil(world, machine.node_ranks);
+  machine.node_ranks = std::min(ranks, node_ranks);
+  machine.nodes = div_ceil(ranks, machine.node_ranks);
   return machine;
 }
 

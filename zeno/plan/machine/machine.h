@@ -47,10 +47,10 @@ struct Machine {
   double matmul(DType dtype, bool fp8) const;
   int ranks() const { return nodes * node_ranks; }
   // Are the links known that this many ranks need?
-  bool links(int world) const;
+  bool links(int ranks) const;
   // The same machine with this many ranks: nodes are filled one after the other, cores of a CPU are shared
   // out.
-  Machine with_ranks(int world) const;
+  Machine with_ranks(int ranks) const;
 };
 
 // "h100-8", or "h100-8x64" for 64 such nodes. Throws Error(usage) with the names there are.

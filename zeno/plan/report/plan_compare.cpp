@@ -12,7 +12,7 @@ size_t Comparison::left_out() const {
 }
 
 std::vector<Comparison> compare_deepspeed(const PlanModel& model, const zero::EngineOptions& options,
-                                          const Setting& setting, int world, int node_ranks) {
+                                          const Setting& setting, int node_ranks) {
   double params = model.params.value_or(0);
   if (!model.params) {
     for (const nn::Parameter& parameter : model::parameter_table(model.layers))
@@ -20,14 +20,14 @@ std::vector<Comparison> compare_deepspeed(const PlanModel& model, const zero::En
   }
   std::vector<Comparison> list;
   for (const DeepSpeedEstimate& theirs :
-       deepspeed_estimates(params, double(largest_module(model.layers)), world, node_ranks)) {
+       deepspeed_estimates(params, double(largest_module(model.layers)), options.mesh.ranks(), node_ranks)) {
     PlanRow ours;
     ours.setting = setting;
     ours.setting.stage = theirs.stage;
     ours.setting.homes = theirs.parameters_cpu  ? Homes::all_host
                          : theirs.optimizer_cpu ? Homes::optimizer_host
                                                 : Homes::device;
-    ours.bytes = plan_bytes(model, with(options, ours.setting), world);
+    ours.bytes = plan_bytes(model, with(options, ours.setting));
     list.push_back({theirs, ours});
   }
   return list;

@@ -18,6 +18,6 @@ struct Comparison {
 
 // The settings that DeepSpeed's estimator knows, with recompute and micro-batch as in `setting`.
 std::vector<Comparison> compare_deepspeed(const PlanModel& model, const zero::EngineOptions& options,
-                                          const Setting& setting, int world, int node_ranks);
+                                          const Setting& setting, int node_ranks);
 
 }  // namespace zeno::plan

@@ -72,7 +72,7 @@ std::string plan_json(const PlanReport& report) {
   Json json{{"title", report.title},
             {"notes", report.notes},
             {"params", report.params},
-            {"ranks", report.world},
+            {"ranks", report.ranks},
             {"ranks_per_host", report.node_ranks}};
   if (report.limits.device > 0) json["limits"]["device"] = report.limits.device;
   if (report.limits.host > 0) json["limits"]["host"] = report.limits.host;

@@ -40,7 +40,7 @@ std::string tiles(const PlanReport& report) {
   const PlanRow& best = rows.front();
   std::string out = "<dl class=\"tiles\">\n";
   out += tile("Parameters", count_in_words(report.params));
-  out += tile("Ranks", fmt::format("{}", report.world), fmt::format("{} per host", report.node_ranks));
+  out += tile("Ranks", fmt::format("{}", report.ranks), fmt::format("{} per host", report.node_ranks));
   if (report.limits.device > 0) out += tile("Device limit", format_bytes(report.limits.device), "per rank");
   if (report.limits.host > 0) out += tile("Host limit", format_bytes(report.limits.host), "per rank");
   if (report.limits.known()) {

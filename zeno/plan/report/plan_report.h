@@ -15,7 +15,7 @@ struct PlanReport {
   std::vector<std::string> notes;  // what was taken for granted; one sentence each
   std::string command;             // as it was typed
   double params = 0;
-  int world = 1, node_ranks = 1;
+  int ranks = 1, node_ranks = 1;
   MemoryLimits limits;           // of one rank; 0: not known
   PlanRow chosen;                // the setting that flags and config give
   std::optional<StepTime> time;  // of it, where the machine is known and only it was asked for

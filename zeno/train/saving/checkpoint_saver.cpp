@@ -65,7 +65,7 @@ CheckpointSaver::~CheckpointSaver() {
 checkpoint::Manifest CheckpointSaver::layout(int64_t step, const std::string& run) const {
   checkpoint::Manifest manifest;
   manifest.step = step;
-  manifest.world = world_.size();
+  manifest.ranks = world_.size();
   manifest.run = run;
   manifest.states = saved_states(engine_);
   manifest.tensors = saved_tensors(engine_);
@@ -159,11 +159,11 @@ void CheckpointSaver::write_own_files(const Path& folder, const checkpoint::Mani
   if (writer) files.push_back(writer->commit());
   if (given) {
     for (size_t i = 0; i < swap.extents.size(); ++i) swap.extents[i].checksum = given->checksums[i];
-    const Path path = folder / checkpoint::swap_file_name(rank, manifest.world);
+    const Path path = folder / checkpoint::swap_file_name(rank, manifest.ranks);
     given->file().move_to(path);
     files.push_back(checkpoint::seal_swap_file(path, swap.header, std::move(swap.extents)));
   }
-  checkpoint::leave_note(folder, rank, manifest.world, files);
+  checkpoint::leave_note(folder, rank, manifest.ranks, files);
 }
 
 // What a failed save has written takes the space that the next one may need.
@@ -193,7 +193,7 @@ std::vector<checkpoint::StateFile> CheckpointSaver::wait_for_note(const Path& fo
 }
 
 void CheckpointSaver::write_manifest(const Path& folder, checkpoint::Manifest manifest) {
-  for (int rank = 0; rank < manifest.world && !options_.collect; ++rank)
+  for (int rank = 0; rank < manifest.ranks && !options_.collect; ++rank)
     std::ranges::move(wait_for_note(folder, rank), std::back_inserter(manifest.files));
   checkpoint::commit_manifest(folder, manifest);
 }

@@ -78,7 +78,7 @@ std::vector<Path> list_peer_snapshots(const config::RunConfig& run) {
 struct PeerFolder::Inventory {
   int64_t step = 0;
   int group = 0;
-  int world = 0;  // ranks that wrote it; 0: the manifest is not here
+  int ranks = 0;  // that wrote it; 0: the manifest is not here
   std::set<std::string> files;
 };
 
@@ -182,19 +182,19 @@ std::string PeerFolder::list_own() const {
   for (const std::string& name : list_folder(path_)) {
     const std::optional<int64_t> step = checkpoint::step_of(name);
     if (!step) continue;
-    int world = 0;
+    int ranks = 0;
     std::vector<std::string> files;
     for (const std::string& file : list_folder(path_ / name)) {
       if (file.ends_with(".safetensors")) files.push_back(file);
       if (file != kManifestName) continue;
       try {
-        world = checkpoint::read_manifest(path_ / name).world;
+        ranks = checkpoint::read_manifest(path_ / name).ranks;
         files.push_back(file);
       } catch (const Error& error) {
         log_warning("[peer snapshot] {}", error.what());
       }
     }
-    std::vector<std::string> entry{std::to_string(*step), std::to_string(world)};
+    std::vector<std::string> entry{std::to_string(*step), std::to_string(ranks)};
     std::ranges::move(files, std::back_inserter(entry));
     snapshots.push_back(pack_texts(entry));
   }
@@ -210,7 +210,7 @@ std::vector<PeerFolder::Inventory> PeerFolder::exchange_inventories() {
       Inventory& entry = all.emplace_back();
       entry.group = groups_->group_of(rank);
       entry.step = std::stoll(words.at(0));
-      entry.world = std::stoi(words.at(1));
+      entry.ranks = std::stoi(words.at(1));
       entry.files.insert(words.begin() + 2, words.end());
     }
   }
@@ -220,26 +220,26 @@ std::vector<PeerFolder::Inventory> PeerFolder::exchange_inventories() {
 std::optional<std::vector<PeerFolder::Move>> PeerFolder::moves_for(int64_t step,
                                                                    const std::vector<Inventory>& all,
                                                                    bool replicated) const {
-  int world = 0;
+  int ranks = 0;
   std::map<int, const Inventory*> on;  // by group
   for (const Inventory& entry : all) {
     if (entry.step != step) continue;
     on[entry.group] = &entry;
-    world = std::max(world, entry.world);
+    ranks = std::max(ranks, entry.ranks);
   }
-  if (world == 0) return std::nullopt;  // never finished
+  if (ranks == 0) return std::nullopt;  // never finished
   const auto has = [&](int group, const std::string& file) {
     return on.contains(group) && on[group]->files.contains(file);
   };
-  const bool same = world == world_.size();
+  const bool same = ranks == world_.size();
   std::vector<Move> moves;
   for (int group = 0; group < groups_->count(); ++group) {
     const std::vector<int>& members = groups_->members(group);
-    for (int rank = -1; rank < world; ++rank) {
+    for (int rank = -1; rank < ranks; ++rank) {
       const bool member = rank < 0 || std::ranges::find(members, rank) != members.end();
       if (same && !replicated && !member) continue;
       const std::string file =
-          rank < 0 ? std::string(kManifestName) : checkpoint::state_file_name(rank, world);
+          rank < 0 ? std::string(kManifestName) : checkpoint::state_file_name(rank, ranks);
       if (has(group, file)) continue;
       int source = 0;
       while (source < groups_->count() && !has(source, file)) ++source;
@@ -287,7 +287,7 @@ std::vector<Path> PeerFolder::find(bool replicated) {
   const std::vector<Inventory> all = exchange_inventories();
   std::set<int64_t, std::greater<>> steps;
   for (const Inventory& entry : all) {
-    if (entry.world > 0) steps.insert(entry.step);
+    if (entry.ranks > 0) steps.insert(entry.step);
   }
   for (const int64_t step : steps) {
     const std::optional<std::vector<Move>> moves = moves_for(step, all, replicated);

@@ -103,7 +103,7 @@ void PeerSaver::wait() {
 // that has failed takes part like the others: they would wait for it.
 std::vector<checkpoint::StateFile> PeerSaver::share(const Path& folder) {
   const PeerGroups& groups = folder_.groups();
-  const int rank = world_.rank(), world = world_.size(), partner = groups.partner(rank);
+  const int rank = world_.rank(), ranks = world_.size(), partner = groups.partner(rank);
   const std::vector<int> kept = groups.kept_by(rank), rivals = groups.kept_by(partner);
   const size_t turn = size_t(std::ranges::find(rivals, rank) - rivals.begin());
   std::string problem, note;
@@ -117,18 +117,18 @@ std::vector<checkpoint::StateFile> PeerSaver::share(const Path& folder) {
   };
   for (size_t round = 0; round < std::max(kept.size(), turn + 1); ++round) {
     PeerTransfer::End out, in;
-    if (round == turn) out = {partner, folder / checkpoint::state_file_name(rank, world)};
-    if (round < kept.size()) in = {kept[round], folder / checkpoint::state_file_name(kept[round], world)};
+    if (round == turn) out = {partner, folder / checkpoint::state_file_name(rank, ranks)};
+    if (round < kept.size()) in = {kept[round], folder / checkpoint::state_file_name(kept[round], ranks)};
     attempt([&] { folder_.transfer()->move(out, in); });
   }
   attempt([&] {
-    const auto written = checkpoint::read_note(folder, rank, world);
+    const auto written = checkpoint::read_note(folder, rank, ranks);
     if (written && problem.empty()) note = checkpoint::format_state_files(*written);
   });
   const std::vector<std::string> notes = folder_.transfer()->gather(note);
   require(problem.empty(), ErrorKind::io, "{}", problem);
   std::vector<checkpoint::StateFile> files;
-  for (int r = 0; r < world; ++r) {
+  for (int r = 0; r < ranks; ++r) {
     const std::string& text = notes[size_t(r)];
     require(!text.empty(), ErrorKind::io, "[peer snapshot] rank {} could not write or pass on its part", r);
     for (auto& file : checkpoint::parse_state_files(text, fmt::format("note of rank {}", r)))

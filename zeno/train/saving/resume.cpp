@@ -136,16 +136,16 @@ std::optional<ResumePoint> find_resume_point(const config::RunConfig& run, const
   return point;
 }
 
-void adopt_batch(config::ParsedConfig& parsed, const RunState& saved, int world) {
+void adopt_batch(config::ParsedConfig& parsed, const RunState& saved, int batch_ranks) {
   config::BatchConfig& batch = parsed.config.batch;
   const bool given = parsed.given("train_batch_size") || parsed.given("gradient_accumulation_steps");
   if (given || saved.train_batch == 0) return;  // DeepSpeed may not say
   if (batch.micro_batch == 0) batch.micro_batch = saved.micro_batch;
-  require(saved.train_batch % world == 0, ErrorKind::usage,
+  require(saved.train_batch % batch_ranks == 0, ErrorKind::usage,
           "[resume] the run was saved with {} sequences per step, which cannot be split evenly over {} "
           "ranks; use a number of ranks that divides it",
-          saved.train_batch, world);
-  const int64_t per_rank = saved.train_batch / world;
+          saved.train_batch, batch_ranks);
+  const int64_t per_rank = saved.train_batch / batch_ranks;
   while (per_rank % batch.micro_batch != 0) --batch.micro_batch;
   batch.train_batch = saved.train_batch;
   batch.grad_accum = per_rank / batch.micro_batch;

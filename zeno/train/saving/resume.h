@@ -37,7 +37,7 @@ std::optional<ResumePoint> find_resume_point(const config::RunConfig& run, const
 
 // The global batch stays the same: with another number of ranks the accumulation changes, and the micro-batch
 // only if necessary. What the user gives wins, and is then held against the checkpoint.
-void adopt_batch(config::ParsedConfig& parsed, const RunState& saved, int world);
+void adopt_batch(config::ParsedConfig& parsed, const RunState& saved, int batch_ranks);
 
 // Where the planner chooses, micro-batch, stage and order stay what they were, since they decide the order of
 // sums. What the user gives wins.
