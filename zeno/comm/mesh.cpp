@@ -55,10 +55,18 @@ Mesh Mesh::in_groups(int ranks) const {
 }
 
 Mesh mesh_of(const MeshRequest& request) {
-  const int host = request.ranks_per_host;
-  const bool in_two_levels = host > 1 && request.ranks % host == 0 && std::has_single_bit(unsigned(host));
-  const int group = request.group > 0 ? request.group : in_two_levels ? host : request.ranks;
-  return Mesh::flat(request.ranks).in_groups(group);
+  const int taken = request.pipe * request.context, ranks = request.ranks / taken;
+  require(request.ranks % taken == 0, ErrorKind::usage,
+          "[mesh] --pipe {} --context {}: got {} ranks, expected a multiple of {}", request.pipe,
+          request.context, request.ranks, taken);
+  // Ranks of a stage on one host, and so in a row.
+  const int near = std::min(request.ranks_per_host, request.ranks / request.pipe) / request.context;
+  const bool in_two_levels = near > 1 && ranks % near == 0 && std::has_single_bit(unsigned(near));
+  const int group = request.group > 0 ? request.group : in_two_levels ? near : ranks;
+  return Mesh::flat(ranks)
+      .in_groups(group)
+      .with(Axis::pipe, request.pipe)
+      .with(Axis::context, request.context);
 }
 
 int Mesh::size(Axes axes) const {

@@ -112,6 +112,7 @@ struct MeshRequest {
   // Ranks in a row along `inner`, which hold one copy of what is sharded in groups. 0: those of a host where
   // that keeps the bits of sums over all ranks, else all.
   int group = 0;
+  int pipe = 1, context = 1;  // ranks along these axes
 };
 // How ranks are arranged: hosts along `outer`, so that sums and gathers go within hosts and across them in
 // two levels, where each host has the same power of two of ranks. Error(usage) when the groups asked for do

@@ -74,7 +74,7 @@ nn::BatchShape shape_of(const EngineOptions& options) {
   shape.device = options.device.kind;
   shape.deterministic = options.policy.deterministic || options.policy.reproducible;
   shape.fp8 = options.policy.fp8;
-  shape.context = mesh.size(comm::Axis::context);
+  shape.context = options.mesh.size(comm::Axis::context);
   const bool bf16_on_gpu = shape.device == Device::Kind::cuda && options.policy.compute == DType::bf16;
   // With one rank: a collective beside such a product holds a processor that its tiles would wait for. What
   // is to have the same bits at every world size has the same kernels.
@@ -88,6 +88,9 @@ nn::BatchShape shape_of(const EngineOptions& options) {
 
 Policy policy_of(const EngineOptions& options) {
   Policy policy = normalized(options.policy, options.mesh);
+  require(options.mesh.size(comm::Axis::pipe) == 1 || policy.order == Order::horizontal, ErrorKind::usage,
+          "[engine] micro-batches of a pipeline: got vertical order, expected horizontal; use --order "
+          "horizontal");
   policy.offload.far_host |= options.device.kind == Device::Kind::cuda;
   return policy;
 }
@@ -98,6 +101,12 @@ const comm::Mesh& mesh_for(const EngineOptions& options, const comm::World& worl
           "comm::mesh_of",
           options.mesh.ranks(), world.size());
   return options.mesh;
+}
+
+UnitTable units_of(const nn::LayerList& model, const Policy& policy, const comm::Mesh& mesh,
+                   nn::BatchShape shape, int rank) {
+  const std::vector<Stage> stages = cut_stages(model, shape, policy.compute, mesh.size(comm::Axis::pipe));
+  return make_units(model, policy, mesh, stages, mesh.coordinate(rank, comm::Axis::pipe));
 }
 
 // What left the device is not copied once more, unless somebody is to keep copies.
@@ -116,24 +125,24 @@ Snapshot::Mode snapshot_mode(const EngineOptions& options, const UnitTable& unit
 
 }  // namespace
 
-CompiledStep compile_step(const nn::LayerList& model, const EngineOptions& options) {
+CompiledStep compile_step(const nn::LayerList& model, const EngineOptions& options, int rank) {
   CompiledStep step{.policy = policy_of(options), .mesh = options.mesh, .shape = shape_of(options)};
-  step.units = make_units(model, step.policy, step.mesh);
+  step.units = units_of(model, step.policy, step.mesh, step.shape, rank);
   step.program = compile(step.input(model));
   return step;
 }
 
-MemoryPlan plan_memory(const nn::LayerList& model, const EngineOptions& options) {
-  const CompiledStep step = compile_step(model, options);
+MemoryPlan plan_memory(const nn::LayerList& model, const EngineOptions& options, int rank) {
+  const CompiledStep step = compile_step(model, options, rank);
   const auto& [policy, mesh, shape, units, program] = step;
   const Program evaluation = compile_evaluation(step.input(model));
-  const StateStore store(units, policy, 0);
+  const StateStore store(units, policy, rank);
   MemoryPlan plan{std::make_unique<Ledger>(), store.model_state_bytes()};
   const int threads = options.threads > 0 ? options.threads : share_of_cores(mesh.ranks());
   book_all({model, units, policy, program, evaluation, store, shape, mesh, threads, options.device},
            *plan.ledger);
   if (options.snapshot_piece > 0)
-    Snapshot(units, store, 0, options.snapshot_piece, snapshot_mode(options, units))
+    Snapshot(units, store, rank, options.snapshot_piece, snapshot_mode(options, units))
         .book(*plan.ledger, options.snapshot_copies);
   return plan;
 }
@@ -144,7 +153,7 @@ Engine::Engine(nn::LayerList model, const EngineOptions& options, comm::World& w
       mesh_(mesh_for(options, world)),
       policy_(policy_of(options)),
       shape_(shape_of(options)),
-      units_(make_units(model_, policy_, mesh_)),
+      units_(units_of(model_, policy_, mesh_, shape_, world.rank())),
       program_(compile({model_, units_, policy_, mesh_, shape_})),
       evaluation_(compile_evaluation({model_, units_, policy_, mesh_, shape_})),
       store_(units_, policy_, world.rank()) {
@@ -205,7 +214,7 @@ void Engine::upload(std::span<const MicroBatch> batches, std::optional<int64_t> 
   uploaded_[slot].synchronize();  // its last step has read it
   size_t at = noise_bytes(policy_);
   const auto put_noise = [&](size_t id) {
-    const uint64_t logical = uint64_t(world_.rank()) * batches.size() + id;
+    const uint64_t logical = uint64_t(data_place()) * batches.size() + id;
     const uint64_t key = random_bits(policy_.seed, uint64_t(step.value_or(0)), logical);
     std::memcpy(host + id * sizeof(key), &key, sizeof(key));
     return step ? Tensor(inputs_.data() + id * sizeof(key), DType::i64, 1, 1) : Tensor{};
@@ -258,16 +267,20 @@ Wishes Engine::agree_on_batch(std::span<const MicroBatch> batches, const StepCon
   agreed_inputs_ = 0;
   rank_times_.clear();
   std::vector<int64_t> rows;
-  for (const std::string& bytes :
-       world_.exchange({reinterpret_cast<const char*>(&mine), sizeof(mine)}, "token counts of a step")) {
+  const std::vector<std::string> all =
+      world_.exchange({reinterpret_cast<const char*>(&mine), sizeof(mine)}, "token counts of a step");
+  for (int rank = 0; rank < world_.size(); ++rank) {
     Told theirs;
-    std::memcpy(&theirs, bytes.data(), sizeof(theirs));
-    step_.valid_tokens += theirs.valid;
-    rows.push_back(theirs.rows);
+    std::memcpy(&theirs, all[size_t(rank)].data(), sizeof(theirs));
+    // Ranks that see the same tokens count once.
+    if (mesh_.first(rank, comm::kAllAxes - comm::kDataAxes) == rank) {
+      step_.valid_tokens += theirs.valid;
+      agreed_inputs_ += theirs.inputs;
+      rows.push_back(theirs.rows);
+    }
     wishes.stop |= theirs.wishes.stop;
     wishes.save |= theirs.wishes.save;
     wishes.busy |= theirs.wishes.busy;
-    agreed_inputs_ += theirs.inputs;
     rank_times_.push_back(theirs.spent);
   }
   if (executor_->sparse_rows().active()) executor_->sparse_rows().set_counts(std::move(rows));

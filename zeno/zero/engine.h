@@ -46,14 +46,14 @@ struct CompiledStep {
   Program program;
   CompileInput input(const nn::LayerList& model) const { return {model, units, policy, mesh, shape}; }
 };
-CompiledStep compile_step(const nn::LayerList& model, const EngineOptions& options);
+CompiledStep compile_step(const nn::LayerList& model, const EngineOptions& options, int rank = 0);
 
 // The bytes of one rank by purpose, without allocating them. The engine books through the same code.
 struct MemoryPlan {
   std::unique_ptr<Ledger> ledger;
   size_t model_state_bytes = 0;  // parameters + gradients + masters + moments
 };
-MemoryPlan plan_memory(const nn::LayerList& model, const EngineOptions& options);
+MemoryPlan plan_memory(const nn::LayerList& model, const EngineOptions& options, int rank = 0);
 
 // One micro-batch on the host. Every array has B·T entries, except valid_rows, and doc_start, which has those
 // of the whole sequences, or none (every sequence is one document). Where ranks share sequences, rank r of
@@ -209,10 +209,18 @@ class Engine {
   // Cut so that what is held on the host for one of them stays small.
   // Of what is sharded over `axes`.
   std::vector<Run> runs(int param, int64_t begin, int64_t end, int rank, comm::Axes axes) const;
+  // What a rank hashes and reads for all.
+  std::vector<Run> saved_runs(int param, int64_t begin, int64_t end, int rank) const;
   // What this rank writes of a parameter or its states.
   std::vector<Run> written_runs(int param, int64_t begin, int64_t end) const;
   void upload(std::span<const MicroBatch> batches, std::optional<int64_t> step = {});
   Wishes agree_on_batch(std::span<const MicroBatch> batches, const StepControl& control);
+  // Where this rank is among those that see different data.
+  int data_place() const { return mesh_.place(world_.rank(), comm::kDataAxes); }
+  // Of the stages that use a group, the first saves it.
+  bool saved_by(int rank, int group) const {
+    return mesh_.coordinate(rank, comm::Axis::pipe) == units_.groups[size_t(group)].stage;
+  }
   StepOutcome wait();
   std::string tensor_at(GradPlace place) const;
   void refresh_params(int param, int64_t begin, int64_t end);

@@ -106,7 +106,14 @@ std::vector<Engine::Run> Engine::runs(int param, int64_t begin, int64_t end, int
 // Trained parameters are fresh where their optimizer states are; the step's gathers bring them to the others.
 std::vector<Engine::Run> Engine::written_runs(int param, int64_t begin, int64_t end) const {
   const Group& group = units_.groups[size_t(units_.places[size_t(param)].group)];
+  if (!group.here) return {};
   return runs(param, begin, end, world_.rank(), group.trainable ? group.optimizer : group.params);
+}
+
+// Each rank has others, whatever it keeps.
+std::vector<Engine::Run> Engine::saved_runs(int param, int64_t begin, int64_t end, int rank) const {
+  if (!saved_by(rank, units_.places[size_t(param)].group)) return {};
+  return runs(param, begin, end, rank, comm::kDataAxes);
 }
 
 // What cells decode to, in the type that layers see. The run may start within a cell.
@@ -203,14 +210,14 @@ void Engine::read(State state, int param, int64_t begin, std::span<float> out) {
   const bool frozen = !units_.params[param].trainable;
   const State kept = frozen && state == State::master ? State::param : state;
   std::string mine;
-  for (const Run& run : runs(param, begin, end, world_.rank(), comm::kDataAxes)) {
+  for (const Run& run : saved_runs(param, begin, end, world_.rank())) {
     const std::vector<float> values = fetch(kept, g, run);
     mine.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
   }
   const std::vector<std::string> all = world_.exchange(mine, "weights to save");
   for (int rank = 0; rank < world_.size(); ++rank) {
     const char* from = all[size_t(rank)].data();
-    for (const Run& run : runs(param, begin, end, rank, comm::kDataAxes)) {
+    for (const Run& run : saved_runs(param, begin, end, rank)) {
       std::memcpy(&out[size_t(run.begin - begin)], from, size_t(run.count) * sizeof(float));
       from += size_t(run.count) * sizeof(float);
     }
@@ -221,6 +228,7 @@ void Engine::write(State state, int param, int64_t begin, std::span<const float>
   executor_->settle();
   const int64_t end = begin + int64_t(values.size());
   const int g = units_.places[param].group;
+  if (!units_.groups[size_t(g)].here) return;
   ensure(store_.exists(state, g), "[engine] {} has no such state", units_.params[param].name);
   ensure(state != State::param || !store_.split(g), "[engine] {} is written as its masters",
          units_.params[param].name);
@@ -300,8 +308,7 @@ uint64_t Engine::weights_hash() {
   for (int p = 0; p < int(units_.params.size()); ++p) {
     const int g = units_.places[p].group;
     const State state = units_.params[p].trainable ? State::master : State::param;
-    // Each rank hashes other elements, whatever it keeps.
-    for (const Run& run : runs(p, 0, units_.params[p].count(), world_.rank(), comm::kDataAxes)) {
+    for (const Run& run : saved_runs(p, 0, units_.params[p].count(), world_.rank())) {
       const std::vector<float> values = fetch(state, g, run);
       for (int64_t i = 0; i < run.count; i += kFlatAlign) {
         const int64_t count = std::min(kFlatAlign, run.count - i);

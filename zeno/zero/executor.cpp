@@ -125,14 +125,14 @@ void book_executor(const ExecutorParts& parts, Ledger& ledger) {
   ledger.book(Tier::device, Purpose::activations, losses_bytes(parts));
   ledger.book(Tier::device, Purpose::activations, hits_bytes(parts));
   ledger.book(Tier::device, Purpose::staging,
-              SparseRows(parts.units, parts.policy, parts.mesh.ranks(), tokens(parts)).bytes());
+              SparseRows(parts.units, parts.policy, parts.mesh.data_ranks(), tokens(parts)).bytes());
 }
 
 Executor::Executor(const ExecutorParts& parts, comm::World& world, Ledger& ledger)
     : parts_(parts),
       rank_(world.rank()),
       communicators_(make_communicators(parts, world)),
-      sparse_rows_(parts.units, parts.policy, parts.mesh.ranks(), tokens(parts)),
+      sparse_rows_(parts.units, parts.policy, parts.mesh.data_ranks(), tokens(parts)),
       lanes_(lanes_in_use(parts)),
       clock_(parts.program, {.device = parts.device,
                              .ranks = parts.mesh.ranks(),

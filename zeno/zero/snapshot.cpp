@@ -28,6 +28,7 @@ Snapshot::Snapshot(const UnitTable& units, const StateStore& store, int rank, in
 void Snapshot::add(int param, int rank, int64_t most, bool on_file) {
   const ParamPlace place = units_.places[size_t(param)];
   const Group& group = units_.groups[size_t(place.group)];
+  if (group.stage != units_.stage.index) return;
   const int64_t offset = group.layout.tensors()[size_t(place.tensor)].offset;
   const int64_t end = offset + units_.params[size_t(param)].count();
   for (const Partition::Piece& run : group.partition.pieces(rank, comm::kDataAxes, offset, end)) {

@@ -55,7 +55,7 @@ void merge_rows(const int32_t* ids, const T* rows, const std::vector<int64_t>& c
 SparseRows::SparseRows(const UnitTable& units, const Policy& policy, int ranks, int64_t tokens)
     : ranks_(ranks), dtype_(policy.grad) {
   for (const Group& group : units.groups) {
-    if (!group.sparse) continue;
+    if (!group.sparse || !group.here) continue;
     ensure(capacity_ == 0 && group.layout.tensors().size() == 1, "[sparse] one sparse embedding per model");
     const FlatTensor& tensor = group.layout.tensors().front();
     capacity_ = std::min(tensor.rows, tokens);
