@@ -140,7 +140,7 @@ TEST(ActivationOffload, NothingMovesInVain) {
   const auto moves = [](const RunSpec& spec) {
     const nn::LayerList model = test::model_of(spec);
     const UnitTable units = make_units(model, spec.policy, comm::Mesh::flat(1));
-    const Program program = compile({model, units, spec.policy, 1, spec.batch});
+    const Program program = compile({model, units, spec.policy, comm::Mesh::flat(1), spec.batch});
     return std::ranges::count_if(program.instructions, [](const Instruction& in) {
       return moves_activation<Fetch>(in) || moves_activation<Store>(in);
     });
@@ -165,7 +165,7 @@ class ActivationProgram : public testing::Test {
   ActivationProgram() {
     spec_.policy.offload.activations = true;
     spec_.policy.micro_batches = 2;
-    program_ = compile({model_, units_, spec_.policy, 1, spec_.batch});
+    program_ = compile({model_, units_, spec_.policy, comm::Mesh::flat(1), spec_.batch});
   }
   void expect_objection(const Program& program, const char* what) const {
     try {

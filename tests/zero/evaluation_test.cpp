@@ -220,7 +220,7 @@ TEST(Evaluation, ProgramHasNoGradientsAndLessMemory) {
     policy = normalized(policy, comm::Mesh::flat(4));
     const nn::LayerList model = test::tiny_decoder(Family::llama);
     const UnitTable units = make_units(model, policy, comm::Mesh::flat(4));
-    const CompileInput input{model, units, policy, 4, kShape};
+    const CompileInput input{model, units, policy, comm::Mesh::flat(4), kShape};
     const Program training = compile(input), evaluation = compile_evaluation(input);
     check_program(evaluation, units);
     EXPECT_FALSE(evaluation.trains);
@@ -241,7 +241,7 @@ TEST(Evaluation, TheCheckerObjectsToWhatChangesState) {
   const nn::LayerList model = test::tiny_decoder(Family::llama);
   const UnitTable units = make_units(model, policy, comm::Mesh::flat(1));
   for (const Action& action : {Action(ZeroGrads{}), Action(Update{})}) {
-    Program program = compile_evaluation({model, units, policy, 1, kShape});
+    Program program = compile_evaluation({model, units, policy, comm::Mesh::flat(1), kShape});
     std::ranges::find_if(program.instructions, &Instruction::is<Finish>)->action = action;
     test::expect_error(ErrorKind::internal, {"changes state in an evaluation"},
                        [&] { check_program(program, units); });

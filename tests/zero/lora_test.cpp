@@ -106,7 +106,8 @@ TEST(Adapters, NothingRunsBackwardBelowTheFirst) {
     const nn::LayerList model = test::model_of(spec);
     const UnitTable units = make_units(model, spec.policy, comm::Mesh::flat(1));
     EXPECT_EQ(units.first_trained(), 2);
-    for (const Instruction& in : compile({model, units, spec.policy, 1, spec.batch}).instructions) {
+    for (const Instruction& in :
+         compile({model, units, spec.policy, comm::Mesh::flat(1), spec.batch}).instructions) {
       if (in.is<Backward>()) {
         EXPECT_GE(in.unit, 2);
       }

@@ -200,7 +200,7 @@ TEST(Nf4Base, TheCheckerObjects) {
   apply_stage(spec.policy, 3);
   const nn::LayerList model = test::model_of(spec);
   const UnitTable units = make_units(model, spec.policy, comm::Mesh::flat(2));
-  const Program program = compile({model, units, spec.policy, 2, spec.batch});
+  const Program program = compile({model, units, spec.policy, comm::Mesh::flat(2), spec.batch});
   check_program(program, units);
   const auto expect_objection = [&](const char* what, const auto& spoil) {
     Program spoiled = program;

@@ -145,7 +145,7 @@ TEST(Offload, ChunksOfTheDiskPassBetweenThoseOfTheHost) {
   const nn::LayerList model = test::model_of(spec);
   const Policy policy = normalized(spec.policy, comm::Mesh::flat(1));
   const UnitTable units = make_units(model, policy, comm::Mesh::flat(1));
-  const Program program = compile({model, units, policy, 1, spec.batch});
+  const Program program = compile({model, units, policy, comm::Mesh::flat(1), spec.batch});
   check_program(program, units);
   int host_after_disk = 0, disk = 0, reads_ahead = 0;
   for (const Instruction& in : program.instructions) {
@@ -178,7 +178,7 @@ TEST(Offload, ProgramsPassTheChecksAndFaultsAreFound) {
   const nn::LayerList model = test::model_of(spec);
   const Policy policy = normalized(spec.policy, comm::Mesh::flat(2));
   const UnitTable units = make_units(model, policy, comm::Mesh::flat(2));
-  const Program good = compile({model, units, policy, 2, spec.batch});
+  const Program good = compile({model, units, policy, comm::Mesh::flat(2), spec.batch});
   check_program(good, units);
   const auto expect_objection = [&](auto&& spoil) {
     Program program = good;

@@ -191,7 +191,7 @@ TEST(QuantisedGradients, TheCheckerObjects) {
   const nn::LayerList model = test::model_of(spec);
   const Policy policy = normalized(spec.policy, comm::Mesh::flat(4));
   const UnitTable units = make_units(model, policy, comm::Mesh::flat(4));
-  Program program = compile({model, units, policy, 4, spec.batch});
+  Program program = compile({model, units, policy, comm::Mesh::flat(4), spec.batch});
   check_program(program, units);
   std::ranges::find_if(program.instructions, &Instruction::is<Reduce>)->as<Reduce>()->scatter = false;
   test::expect_error(ErrorKind::internal, {"exchanges cells"}, [&] { check_program(program, units); });

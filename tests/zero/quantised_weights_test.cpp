@@ -165,7 +165,7 @@ TEST(QuantisedWeights, TheCheckerObjects) {
   const nn::LayerList model = test::model_of(spec);
   const Policy policy = normalized(spec.policy, comm::Mesh::flat(2));
   const UnitTable units = make_units(model, policy, comm::Mesh::flat(2));
-  const Program program = compile({model, units, policy, 2, spec.batch});
+  const Program program = compile({model, units, policy, comm::Mesh::flat(2), spec.batch});
   check_program(program, units);
   const auto expect_objection = [&](const char* what, const auto& is_it, const auto& spoil) {
     Program spoiled = program;
