@@ -124,4 +124,18 @@ inline OwnedBatch make_batch(nn::BatchShape shape, int64_t vocab, int64_t step, 
   return batch;
 }
 
+// The tokens of rank `index` of `ranks` that share the sequences of a batch with this shape.
+inline OwnedBatch cut_batch(const OwnedBatch& whole, nn::BatchShape shape, int ranks, int index) {
+  OwnedBatch mine{.doc_start = whole.doc_start};
+  const int64_t slice = shape.seq / ranks;
+  for (int64_t r = 0; r < shape.rows(); ++r) {
+    if (r % shape.seq / slice != index) continue;
+    if (whole.targets[size_t(r)] >= 0) mine.valid_rows.push_back(int32_t(mine.tokens.size()));
+    mine.tokens.push_back(whole.tokens[size_t(r)]);
+    mine.targets.push_back(whole.targets[size_t(r)]);
+    mine.positions.push_back(whole.positions[size_t(r)]);
+  }
+  return mine;
+}
+
 }  // namespace zeno::test

@@ -19,6 +19,7 @@ struct RunSpec {
   nn::BatchShape batch{2, 12};
   int world = 1;
   int inner = 0;  // ranks along the mesh's `inner`; 0: all
+  int pipe = 1, context = 1;
   Device device;  // of every rank: several may share a GPU
   std::optional<zero::Timing> timing;
   zero::Policy policy;
@@ -78,10 +79,15 @@ inline nn::LayerList model_of(const RunSpec& spec) {
   return model;
 }
 
+inline comm::Mesh mesh_of(const RunSpec& spec) {
+  return comm::mesh_of(
+      {.ranks = spec.world, .group = spec.inner, .pipe = spec.pipe, .context = spec.context});
+}
+
 inline zero::EngineOptions options_of(const RunSpec& spec) {
   return {.policy = spec.policy,
-          .mesh = comm::mesh_of({.ranks = spec.world, .group = spec.inner}),
-          .shape = spec.batch,
+          .mesh = mesh_of(spec),
+          .shape = {spec.batch.batch, spec.batch.seq / spec.context},
           .device = spec.device,
           .threads = 1,
           .timing = spec.timing,
@@ -93,12 +99,15 @@ inline RunResult run_rank(const RunSpec& spec, comm::World& world) {
   zero::Engine engine(model_of(spec), options_of(spec), world);
   engine.load(spec.values);
   RunResult result;
+  const comm::Mesh mesh = mesh_of(spec);
   const int k = spec.policy.micro_batches;
   for (int step = 0; step < spec.steps; ++step) {
     std::vector<OwnedBatch> owned;
     std::vector<zero::MicroBatch> views;
     for (int mb = 0; mb < k; ++mb) {
-      owned.push_back(make_batch(spec.batch, spec.shape.vocab, step, world.rank() * k + mb));
+      const int place = mesh.place(world.rank(), comm::kBatchAxes);
+      owned.push_back(cut_batch(make_batch(spec.batch, spec.shape.vocab, step, place * k + mb), spec.batch,
+                                spec.context, mesh.coordinate(world.rank(), comm::Axis::context)));
     }
     for (const OwnedBatch& batch : owned) views.push_back(batch.view());
     zero::StepControl control;

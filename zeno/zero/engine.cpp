@@ -88,9 +88,6 @@ nn::BatchShape shape_of(const EngineOptions& options) {
 
 Policy policy_of(const EngineOptions& options) {
   Policy policy = normalized(options.policy, options.mesh);
-  require(options.mesh.size(comm::Axis::pipe) == 1 || policy.order == Order::horizontal, ErrorKind::usage,
-          "[engine] micro-batches of a pipeline: got vertical order, expected horizontal; use --order "
-          "horizontal");
   policy.offload.far_host |= options.device.kind == Device::Kind::cuda;
   return policy;
 }

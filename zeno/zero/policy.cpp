@@ -44,8 +44,18 @@ Policy normalized(Policy policy, const comm::Mesh& mesh) {
   require(!policy.reproducible || !policy.coded_gradients, ErrorKind::usage,
           "[zero] reproducible: got gradients in blocks of few bits, whose rounding depends on the ranks, "
           "expected exact sums; leave out --quantized-gradients or --reproducible");
+  const bool staged = mesh.size(comm::Axis::pipe) > 1;
+  require(
+      !staged || policy.order == Order::horizontal, ErrorKind::usage,
+      "[zero] order of micro-batches: got vertical and {} stages of a pipeline, expected one or the other; "
+      "leave out --order vertical or --pipe",
+      mesh.size(comm::Axis::pipe));
+  require(!policy.reproducible || mesh.size(comm::Axis::context) == 1, ErrorKind::usage,
+          "[zero] reproducible: got sequences that {} ranks share, whose gradients are sums of other parts, "
+          "expected whole ones; leave out --context or --reproducible",
+          mesh.size(comm::Axis::context));
   if (policy.reproducible) {
-    policy.order = Order::vertical;
+    if (!staged) policy.order = Order::vertical;
     policy.grads = policy.optimizer;
     policy.sparse_gradients = false;
   }
