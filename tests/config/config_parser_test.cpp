@@ -157,8 +157,8 @@ TEST(ConfigParser, RefusedByName) {
       {R"({"zero_optimization": {"legacy_stage1": true}})", "legacy_stage1"},
       {R"({"zero_optimization": {"zenflow": {"topk_ratio": 0.1}}})", "zenflow"},
       {R"({"tensor_parallel": {"autotp_size": 2}})", "autotp_size"},
-      {R"({"pipeline": {"stages": 2}})", "stages"},
-      {R"({"sequence_parallel_size": 2})", "sequence_parallel_size"},
+      {R"({"pipeline": {"stages": 0}})", "stages"},
+      {R"({"sequence_parallel_size": -1})", "sequence_parallel_size"},
       {R"({"elasticity": {"enabled": true}})", "elasticity"},
       {R"({"amp": {"enabled": true, "opt_level": "O1"}})", "amp"},
       {R"({"torch_autocast": {"enabled": true}})", "torch_autocast"},
@@ -176,6 +176,12 @@ TEST(ConfigParser, RefusedByName) {
   for (const auto& [text, name] : cases) {
     EXPECT_NE(error_of(text).find(name), std::string::npos) << text << ": " << error_of(text);
   }
+}
+
+TEST(ConfigParser, ParallelismIsReadWhereDeepSpeedHasIt) {
+  const ParsedConfig parsed = parse(R"({"pipeline": {"stages": 4}, "sequence_parallel_size": 2})");
+  EXPECT_EQ(parsed.config.parallel.pipe, 4);
+  EXPECT_EQ(parsed.config.parallel.context, 2);
 }
 
 TEST(ConfigParser, TheSameKeysSwitchedOffAreFine) {

@@ -64,6 +64,40 @@ TEST(Loader, ADocumentCutByAWindowStartsAnew) {
   EXPECT_EQ(batch.doc_start, (Ids{0, 0, 0, 0, /**/ 0, 1, 1, 1}));
 }
 
+// Each has its tokens, targets that reach into the next slice, and the documents of the whole sequences.
+TEST(Loader, RanksThatShareSequencesHaveSlicesOfThem) {
+  const TokenSource source = generated(700, 7);
+  for (const int64_t length : {12, 36}) {
+    const SequenceTable table(source, {.seq_len = length});
+    for (const int slices : {1, 2, 3}) {
+      const LoaderOptions options{.micro_batch = 2, .grad_accum = 2};
+      const Loader loader(source, table, options);
+      for (int64_t step = 0; step < loader.steps_per_epoch(); ++step) {
+        const std::vector<HostBatch> whole = loader.step(step);
+        int64_t filled = 0, valid = 0;
+        for (int slice = 0; slice < slices; ++slice) {
+          LoaderOptions own = options;
+          own.slice = slice;
+          own.slices = slices;
+          const HostBatch mine = Loader(source, table, own).step(step)[1];
+          ASSERT_EQ(mine.seq, length / slices);
+          EXPECT_EQ(mine.doc_start, whole[1].doc_start);
+          for (int64_t row = 0; row < 2 * mine.seq; ++row) {
+            const auto there = size_t(row / mine.seq * length + slice * mine.seq + row % mine.seq);
+            EXPECT_EQ(mine.tokens[size_t(row)], whole[1].tokens[there]);
+            EXPECT_EQ(mine.targets[size_t(row)], whole[1].targets[there]);
+            EXPECT_EQ(mine.positions[size_t(row)], whole[1].positions[there]);
+          }
+          filled += mine.filled;
+          valid += int64_t(mine.valid_rows.size());
+        }
+        EXPECT_EQ(filled, whole[1].filled);
+        EXPECT_EQ(valid, int64_t(whole[1].valid_rows.size()));
+      }
+    }
+  }
+}
+
 TEST(Loader, WithoutEosTheLastTokenOfADocumentHasNoTarget) {
   const TokenSource source =
       TokenSource::generated({.vocab_size = 9, .tokens = 13, .document_tokens = 4, .seed = 0, .eos = {}});

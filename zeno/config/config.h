@@ -67,6 +67,12 @@ struct ZeroConfig {
   OffloadParamConfig offload_param;
 };
 
+// Ranks along the axes of the mesh that are no data parallelism; the others see different data.
+struct ParallelConfig {
+  int64_t pipe = 1;     // stages of a pipeline
+  int64_t context = 1;  // that share sequences
+};
+
 struct PrecisionConfig {
   DType compute = DType::f32;        // dtype of the working weights and activations
   DType grad_accum = DType::f32;     // DeepSpeed: the compute dtype
@@ -189,6 +195,7 @@ struct WatchConfig {
 
 struct TrainConfig {
   ZeroConfig zero;
+  ParallelConfig parallel;
   PrecisionConfig precision;
   BatchConfig batch;
   OptimizerConfig optimizer;

@@ -79,6 +79,9 @@ void add_io(TableBuilder& table) {
   table.open_block("datastates_ckpt", warned, "Zeno has one checkpoint writer");
 }
 
+// Along one axis of the mesh.
+constexpr double kMostRanks = 1 << 16;
+
 void add_parallelism(TableBuilder& table) {
   table.block("elasticity", refused, "it overrides the batch sizes; set the batch sizes instead").strict =
       false;
@@ -98,15 +101,20 @@ void add_parallelism(TableBuilder& table) {
   table.open_block("partition_config", no_effect, "applies to tensor parallelism only");
   table.no_effect("tp_overlap_comm", boolean, "false", "applies to tensor parallelism only");
   table.block("pipeline").strict = false;
-  table.refused("stages", integer, "1",
-                "pipeline parallelism is not supported yet; remove the key to train with ZeRO alone");
-  table.no_effect("partition", text, "\"best\"", "applies to pipeline parallelism only");
-  table.no_effect("seed_layers", boolean, "false", "applies to pipeline parallelism only");
-  table.no_effect("activation_checkpoint_interval", integer, "0",
-                  "applies to pipeline parallelism only; see zeno.recompute");
+  table
+      .key<&TrainConfig::parallel, &ParallelConfig::pipe>(
+          "stages", "stages of a pipeline: ranks that each have some of the layers")
+      .range(1, kMostRanks)
+      .set_flag("--pipe");
+  table.no_effect("partition", text, "\"best\"", "layers are cut so that stages take the same time");
+  table.no_effect("seed_layers", boolean, "false", "initial weights do not depend on the stages");
+  table.no_effect("activation_checkpoint_interval", integer, "0", "see zeno.recompute");
   table.top();
-  table.refused("sequence_parallel_size", integer, "1",
-                "sequence parallelism is not supported yet; remove the key to train with ZeRO alone");
+  table
+      .key<&TrainConfig::parallel, &ParallelConfig::context>(
+          "sequence_parallel_size", "ranks that share each sequence, and exchange heads for tokens (Ulysses)")
+      .range(0, kMostRanks)
+      .set_flag("--context");
   table.open_block("expert_parallel", refused, "expert parallelism is not supported yet");
   table.no_effect("use_data_before_expert_parallelism", boolean, "false",
                   "applies to expert parallelism only");

@@ -115,7 +115,11 @@ int64_t sequence_length(const RunConfig& run, int64_t max_positions) {
 
 comm::MeshRequest mesh_request(const TrainConfig& config, int ranks, int ranks_per_host) {
   const int64_t group = std::max(config.zero.shard_group, config.zero.param_group);
-  return {.ranks = ranks, .ranks_per_host = ranks_per_host, .group = group > 1 ? int(group) : 0};
+  return {.ranks = ranks,
+          .ranks_per_host = ranks_per_host,
+          .group = group > 1 ? int(group) : 0,
+          .pipe = int(config.parallel.pipe),
+          .context = int(std::max<int64_t>(1, config.parallel.context))};
 }
 
 comm::Mesh mesh_of(const TrainConfig& config, const comm::World& world) {
@@ -130,6 +134,11 @@ int batch_ranks(const TrainConfig& config, int ranks) {
 
 zero::EngineOptions engine_options(const TrainConfig& config, const comm::Mesh& mesh, int64_t seq_len,
                                    Device device) {
+  const int context = mesh.size(comm::Axis::context);
+  require(seq_len % context == 0, ErrorKind::usage,
+          "[config] --context {}: got sequences of {} tokens, expected a multiple of {}; choose another "
+          "--seq-len",
+          context, seq_len, context);
   zero::Policy policy;
   if (config.zero.param_group > 1) policy.sharding = zero::Sharding::params_in_groups;
   if (config.zero.shard_group > 1) policy.sharding = zero::Sharding::in_groups;
@@ -167,8 +176,10 @@ zero::EngineOptions engine_options(const TrainConfig& config, const comm::Mesh& 
   policy.moments_second = adam;
   policy.offload = offload_of(config.zero);
   policy.offload.activations = config.recompute.offload;
-  zero::EngineOptions options{
-      .policy = policy, .mesh = mesh, .shape = {config.batch.micro_batch, seq_len}, .device = device};
+  zero::EngineOptions options{.policy = policy,
+                              .mesh = mesh,
+                              .shape = {config.batch.micro_batch, seq_len / context},
+                              .device = device};
   const bool in_memory = config.run.peer_snapshot > 0;
   if (config.run.save_every > 0 || in_memory) options.snapshot_piece = checkpoint::kExtentElements;
   if (in_memory) options.snapshot_copies = kPeerSnapshots;

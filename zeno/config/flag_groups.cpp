@@ -23,7 +23,8 @@ const NamedGroup kGroups[] = {
     {kMemoryFlags,
      {"--auto", "--recompute", "--offload-optimizer", "--offload-param", "--nvme-path", "--quantize-base",
       "--state-dtype", "--moment-dtype", "--device-mem", "--host-mem"}},
-    {kParallelFlags, {"--ranks", "--stage", "--shard-group", "--device", "--launcher"}},
+    {kParallelFlags,
+     {"--ranks", "--stage", "--shard-group", "--pipe", "--context", "--device", "--launcher"}},
     {kSavingFlags, {"--save-every", "--keep-last", "--resume", "--max-restarts", "--save-deadline"}},
     {kOutputFlags, {"--out", "--log", "--trace"}},
 };

@@ -100,11 +100,24 @@ HostBatch Loader::micro_batch(int64_t first_place) const {
             "remove it",
             largest, options_.vocab_size);
   }
-  out.valid_rows.reserve(rows);
-  for (size_t row = 0; row < rows; ++row) {
+  keep_slice(out);
+  out.valid_rows.reserve(out.targets.size());
+  for (size_t row = 0; row < out.targets.size(); ++row) {
     if (out.targets[row] >= 0) out.valid_rows.push_back(int32_t(row));
   }
   return out;
+}
+
+// Targets reach into the next slice: so they are cut after they were made.
+void Loader::keep_slice(HostBatch& out) const {
+  out.seq = slice_len();
+  for (std::vector<int32_t>* rows : {&out.tokens, &out.targets, &out.positions}) {
+    for (int64_t b = 0; b < out.batch; ++b) {
+      const auto from = rows->begin() + b * seq_len_ + options_.slice * out.seq;
+      std::copy(from, from + out.seq, rows->begin() + b * out.seq);
+    }
+    rows->resize(size_t(out.batch * out.seq));
+  }
 }
 
 void Loader::fill_row(HostBatch& out, int64_t row, int64_t sequence, std::vector<Piece>& pieces) const {
@@ -119,7 +132,7 @@ void Loader::fill_row(HostBatch& out, int64_t row, int64_t sequence, std::vector
     fill_piece(rows, at, piece);
     at += piece.length;
   }
-  out.filled += at;
+  out.filled += std::clamp<int64_t>(at - options_.slice * slice_len(), 0, slice_len());
   fill_padding(rows, at);
 }
 

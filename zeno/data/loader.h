@@ -29,6 +29,9 @@ struct LoaderOptions {
   int64_t micro_batch = 1;  // B
   int64_t grad_accum = 1;   // k
   int rank = 0, ranks = 1;  // of those that see different sequences
+  // Of those that share a sequence: each has a slice of its tokens, and the place of its documents in all of
+  // it.
+  int slice = 0, slices = 1;
   uint64_t seed = 0;
   bool shuffle = true;
   int64_t vocab_size = 0;  // 0: not checked; a damaged cache must not reach beyond the embedding
@@ -52,6 +55,8 @@ class Loader {
   struct Row;
   int64_t first_place(int64_t step, int64_t micro_batch) const;
   HostBatch micro_batch(int64_t first_place) const;
+  void keep_slice(HostBatch& out) const;
+  int64_t slice_len() const { return seq_len_ / options_.slices; }
   void fill_row(HostBatch& out, int64_t row, int64_t sequence, std::vector<Piece>& pieces) const;
   void fill_piece(const Row& row, int64_t at, const Piece& piece) const;
   void fill_padding(const Row& row, int64_t at) const;

@@ -203,6 +203,13 @@ double CostModel::exchange_seconds(const zero::Exchange& op) const {
   return trade_time(double(op.elements) * double(size_of(step_.policy.compute)), span_of(op.over));
 }
 
+// Gradients that two stages share are in their own type; they are few.
+double CostModel::hop_seconds(int64_t elements) const {
+  const Span span = span_of({comm::Axis::pipe});
+  const Link& link = span.near > 1 ? machine_.inside : machine_.between;
+  return double(elements) * double(size_of(step_.policy.compute)) / link.rate + link.latency;
+}
+
 double CostModel::reduce_rows_seconds(const zero::ReduceRows& op) const {
   const Span span = span_of(op.over);
   const double rows = double(step_.shape.rows() * step_.policy.micro_batches);

@@ -46,6 +46,7 @@ class CostModel {
   double reduce_seconds(const zero::Reduce& op) const;
   double gather_sums_seconds(const zero::GatherSums& op) const;
   double exchange_seconds(const zero::Exchange& op) const;
+  double hop_seconds(int64_t elements) const;
   double reduce_rows_seconds(const zero::ReduceRows& op) const;
   double update_bytes(const zero::Update& op) const;
   // An activation has the bytes of its region.

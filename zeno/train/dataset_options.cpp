@@ -68,6 +68,8 @@ data::LoaderOptions loader_options(const config::TrainConfig& config, int64_t vo
           .grad_accum = config.batch.grad_accum,
           .rank = mesh.place(world.rank(), comm::kBatchAxes),
           .ranks = mesh.batch_ranks(),
+          .slice = mesh.coordinate(world.rank(), comm::Axis::context),
+          .slices = mesh.size(comm::Axis::context),
           .seed = uint64_t(config.run.seed),
           .shuffle = shuffle,
           .vocab_size = vocab_size};

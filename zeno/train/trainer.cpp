@@ -199,7 +199,7 @@ RunState Trainer::run_state(const LoopState& loop) const {
           .saved_step = summary_.saved_step,
           .train_batch = config_.batch.train_batch,
           .micro_batch = config_.batch.micro_batch,
-          .seq_len = engine_.shape().seq,
+          .seq_len = engine_.shape().whole_seq(),
           .seed = config_.run.seed,
           .sequences = setup_.data.train().sequences(),
           .stage = config_.zero.stage,
