@@ -8,7 +8,8 @@
 // count 0 are allowed.
 //
 // Sums are taken in fp32 over ranks in a balanced binary tree: ranks [0, n) split at the largest power of two
-// below n, recursively. The result depends only on the values and the world size.
+// below n, recursively. The result depends only on the values and the world size. With Reduction::native, a
+// communicator leaves them to NCCL or MPI where one of those carries its data.
 //
 // A wrong call (null, misaligned or wrongly overlapping buffers) throws Error(usage) at the caller at once. A
 // call that outlives the deadline, meets a rank that failed, or finds that the ranks issued different calls
@@ -32,6 +33,13 @@
 #include "zeno/device/stream.h"
 
 namespace zeno::comm {
+
+// Who sums over ranks. tree: Zeno, in the balanced tree. native: NCCL, or MPI in groups that span hosts, so
+// that a network that can add up what passes through its switches does; the order of additions is theirs and
+// so are the bits. NCCL adds in the dtype of the call and rounds at each addition; MPI takes fp32 only. Every
+// rank gets the same sum all the same. Ranks that read each other's memory keep the tree: threads, and CPU
+// ranks of one host.
+enum class Reduction { tree, native };
 
 struct Part {
   const std::byte* send = nullptr;
