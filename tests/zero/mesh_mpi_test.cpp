@@ -61,9 +61,12 @@ TEST_P(MeshOfProcesses, NativeSumsTrainLikeTheTree) {
     ASSERT_NE(line, std::string::npos) << placements.name << " is missing:\n" << output;
     long long sent = 0, formula = 0;
     double loss = 0, norm = 0;
-    ASSERT_EQ(std::sscanf(output.c_str() + output.find("sent ", line),
-                          "sent %lld formula %lld loss %lf norm %lf", &sent, &formula, &loss, &norm),
-              4);
+    int sums = 0;
+    ASSERT_EQ(
+        std::sscanf(output.c_str() + output.find("sent ", line),
+                    "sent %lld formula %lld loss %lf norm %lf sums %d", &sent, &formula, &loss, &norm, &sums),
+        5);
+    EXPECT_GT(sums, 0) << placements.name;
     EXPECT_EQ(sent, formula) << placements.name;
     EXPECT_NEAR(loss, tree.losses.back(), 1e-5 * tree.losses.back()) << placements.name;
     EXPECT_NEAR(norm, tree.norms.back(), 1e-4 * tree.norms.back()) << placements.name;
