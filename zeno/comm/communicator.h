@@ -57,7 +57,7 @@ struct ExchangePart {
 };
 
 // What an instance has moved so far, in bytes this rank sent to others (equal to what it received): the sums
-// of cost.h.
+// of cost.h. Of native sums, what the tree would have sent: NCCL and MPI do not say what they send.
 struct Traffic {
   int64_t gathered = 0;   // all_gather, broadcast (a rank other than the root: what it received)
   int64_t reduced = 0;    // reduce_scatter, all_reduce

@@ -108,9 +108,8 @@ class NcclMover {
   void reduce_directly();
 
   bool native() const { return group_.parts_.reduction == Reduction::native; }
-  int slots() const {
-    return native() ? size_ : size_ - 1;
-  }  // of a piece: slices, all or those of the others
+  // Of a piece: slices of all ranks, or of the others.
+  int slots() const { return native() ? size_ : size_ - 1; }
   std::vector<Piece> plan() const;
   void trade(std::span<const Piece> pieces, std::byte* half, cudaStream_t stream);
   void sum_in_place(std::span<const Piece> pieces, std::byte* half, cudaStream_t stream);

@@ -118,8 +118,8 @@ void NcclMover::barrier() {
       wait_);
 }
 
-// Fills rounds of half the staging memory with slots of slices, part after part. Depends on nothing
-// but the counts, so all ranks cut alike.
+// Fills rounds of half the staging memory with slots of slices, part after part. Depends on nothing but the
+// counts, so all ranks cut alike.
 std::vector<NcclMover::Piece> NcclMover::plan() const {
   const size_t in_piece = size_t(slots());
   std::vector<Piece> pieces;
