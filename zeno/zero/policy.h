@@ -48,8 +48,8 @@ struct Policy {
   Sharding sharding = Sharding::everywhere;  // what apply_stage makes of a stage
 
   DType compute = DType::f32;
-  DType grad = DType::f32;    // accumulation
-  DType wire = DType::f32;    // what reductions send
+  DType grad = DType::f32;  // accumulation
+  DType wire = DType::f32;  // what reductions send
   // Who sums them over ranks; native: without the promise of same bits.
   comm::Reduction reduction = comm::Reduction::tree;
   bool int8_weights = false;  // gathers of parameters for use send cells of eight bits (wire_cells.h)
