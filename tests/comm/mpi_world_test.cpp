@@ -72,14 +72,12 @@ TEST_P(MpiContract, Holds) {
   }
 }
 
-// Of one host: the tree. Of several: MPI's own sums, in groups and in the whole world.
-TEST_F(Mpi, NativeSumsKeepTheirContract) {
-  for (const Shape& shape : {Shape{2, 0}, Shape{2, 1}, Shape{3, 2}, Shape{4, 1}, Shape{4, 2}}) {
-    const Result result = mpirun(shape.ranks, fmt::format("native {}", shape.ranks_per_host));
-    EXPECT_EQ(result.status, 0) << result.output;
-    for (int r = 0; r < shape.ranks; ++r) {
-      EXPECT_TRUE(has(result.output, fmt::format("rank {} is done", r))) << result.output;
-    }
+// On one host the tree, on several MPI's own sums, in groups and in the whole world.
+TEST_P(MpiContract, HoldsForNativeSums) {
+  const Result result = mpirun(GetParam().ranks, fmt::format("native {}", GetParam().ranks_per_host));
+  EXPECT_EQ(result.status, 0) << result.output;
+  for (int r = 0; r < GetParam().ranks; ++r) {
+    EXPECT_TRUE(has(result.output, fmt::format("rank {} is done", r))) << result.output;
   }
 }
 
@@ -108,7 +106,7 @@ TEST_F(Mpi, KilledRankIsNamed) {
 // In one of MPI's own sums, or before the others come to the next.
 TEST_F(Mpi, KilledRankIsNamedInANativeSum) {
   const auto expect_named = [](const Result& result, const std::string& text) {
-    EXPECT_LT(result.seconds, 10);
+    EXPECT_LT(result.seconds, 30);  // half the deadline
     for (int r = 0; r < 3; ++r) {
       const std::string line = line_of(result.output, fmt::format("rank {} exits with", r));
       EXPECT_TRUE(has(line, "exits with 6: ") && has(line, text)) << result.output;
