@@ -315,6 +315,9 @@ TEST(ConfigParser, NativeReductionIsSaid) {
   ASSERT_EQ(native.notes.size(), 1u);
   EXPECT_NE(native.notes[0].find("the promise of same bits is off"), std::string::npos) << native.notes[0];
   EXPECT_NE(error_of("{zeno: {reduction: 'ring'}}").find("tree"), std::string::npos);
+  const std::string both = error_of("{zeno: {reduction: 'native', reproducible: true}}");
+  EXPECT_NE(both.find("zeno.reduction: got native with reproducible, expected tree"), std::string::npos)
+      << both;
 }
 
 TEST(ConfigParser, ListsAndQuotedValues) {
