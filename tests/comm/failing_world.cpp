@@ -13,7 +13,7 @@ namespace zeno::comm::contract {
 void fail_in(Site& site, std::string_view way) {
   const auto comm = site.communicator("reduce");
   const bool culprit = site.rank() == site.size() - 1;
-  const int64_t count = way == "reading" ? 600'000 : 1000;
+  const int64_t count = way == "reading" || way == "kill-inside" ? 600'000 : 1000;
   Bytes send = filled_periodic(site, Memory::shared, site.size() * count, DType::f32, 1);
   Bytes recv(site, Memory::shared, size_t(site.size() * count) * 4);
   Stream stream = site.stream("reduce");
@@ -32,6 +32,10 @@ void fail_in(Site& site, std::string_view way) {
     const bool other_unit = op == 2 && culprit && way == "mismatch-unit";
     const std::string unit = other_unit ? "head" : fmt::format("blocks.{}", op);
     comm->reduce_scatter(stream, {&part, 1}, DType::f32, DType::f32, false, unit);
+    if (op == 2 && culprit && way == "kill-inside") {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      raise(SIGKILL);
+    }
     if (op == 2 && way == "mismatch-exchange") {
       std::vector<int64_t> sent(size_t(site.size()), 7);
       const std::vector<int64_t> received = sent;

@@ -72,6 +72,15 @@ TEST_P(MpiContract, Holds) {
   }
 }
 
+// On one host the tree, on several MPI's own sums, in groups and in the whole world.
+TEST_P(MpiContract, HoldsForNativeSums) {
+  const Result result = mpirun(GetParam().ranks, fmt::format("native {}", GetParam().ranks_per_host));
+  EXPECT_EQ(result.status, 0) << result.output;
+  for (int r = 0; r < GetParam().ranks; ++r) {
+    EXPECT_TRUE(has(result.output, fmt::format("rank {} is done", r))) << result.output;
+  }
+}
+
 // Ranks 0..2 must say the same kind of thing about rank 3, wherever they live.
 void expect_told(const Result& result, const std::string& text) {
   for (int r = 0; r < 3; ++r) {
@@ -92,6 +101,23 @@ TEST_F(Mpi, KilledRankIsNamed) {
     EXPECT_LT(result.seconds, 10);
     expect_told(result, "rank 3 failed: its process (");
   }
+}
+
+// In one of MPI's own sums, or before the others come to the next.
+TEST_F(Mpi, KilledRankIsNamedInANativeSum) {
+  const auto expect_named = [](const Result& result, const std::string& text) {
+    EXPECT_LT(result.seconds, 30);  // half the deadline
+    for (int r = 0; r < 3; ++r) {
+      const std::string line = line_of(result.output, fmt::format("rank {} exits with", r));
+      EXPECT_TRUE(has(line, "exits with 6: ") && has(line, text)) << result.output;
+      EXPECT_TRUE(has(line, "this rank was in reduce_scatter of unit blocks.")) << result.output;
+    }
+  };
+  expect_named(mpirun(4, "native-kill 2", kLetOthersSpeak), "rank 3 failed: its process (");
+  expect_named(mpirun(4, "native-kill-inside 2", kLetOthersSpeak), "rank 3 failed: its process (");
+  const Result alone = mpirun(4, "native-kill-inside 1 1500", kLetOthersSpeak);  // the deadline decides
+  expect_named(alone, "nothing moved for 1500 ms: messages with rank");
+  EXPECT_TRUE(has(line_of(alone.output, "rank 0 exits with"), "3 are open")) << alone.output;
 }
 
 // Nobody of its host is left to tell: the deadline decides.

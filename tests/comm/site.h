@@ -1,4 +1,5 @@
-// A group of ranks of a world, and the device on which a test has its streams and buffers.
+// A group of ranks of a world, who sums in its communicators, and the device on which a test has its streams
+// and buffers.
 #pragma once
 
 #include <algorithm>
@@ -18,9 +19,10 @@ namespace zeno::comm::contract {
 class Site {
  public:
   // All ranks.
-  explicit Site(World& world, Device device = {}) : Site(world, device, everyone(world)) {}
-  Site(World& world, Device device, std::vector<int> ranks)
-      : world_(world), device_(device), ranks_(std::move(ranks)) {
+  explicit Site(World& world, Device device = {}, Reduction reduction = Reduction::tree)
+      : Site(world, device, everyone(world), reduction) {}
+  Site(World& world, Device device, std::vector<int> ranks, Reduction reduction = Reduction::tree)
+      : world_(world), device_(device), ranks_(std::move(ranks)), reduction_(reduction) {
     if (on_cuda()) copies_.emplace(StreamOptions{.device = device, .name = "copies"});
   }
 
@@ -31,7 +33,7 @@ class Site {
   int rank() const { return int(std::ranges::find(ranks_, world_.rank()) - ranks_.begin()); }
   int size() const { return int(ranks_.size()); }
   std::unique_ptr<Communicator> communicator(std::string_view name) {
-    return world_.communicator(name, device_, ranks_);
+    return world_.communicator(name, device_, ranks_, reduction_);
   }
   Stream stream(const char* name, int threads = 1) const {
     return Stream({.device = device_, .name = name, .rank = rank(), .threads = threads});
@@ -53,6 +55,7 @@ class Site {
   World& world_;
   Device device_;
   std::vector<int> ranks_;
+  Reduction reduction_;
   std::optional<Stream> copies_;
 };
 

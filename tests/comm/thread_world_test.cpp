@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "communicator_contract.h"
+#include "native_contract.h"
 
 namespace zeno::comm {
 namespace {
@@ -27,6 +28,17 @@ INSTANTIATE_TEST_SUITE_P(Threads, ThreadContract,
                                             ::testing::ValuesIn(contract::cases().begin(),
                                                                 contract::cases().end())),
                          name_of_case);
+
+// They read each other's memory, so the tree is native to them: its bits stay.
+TEST(ThreadWorld, NativeSumsAreThoseOfTheTree) {
+  run_thread_ranks(3, patient(), [](World& world) {
+    contract::Site site(world, {}, Reduction::native);
+    for (const contract::Case& test : contract::cases()) {
+      if (std::string_view(test.name).find("reduce") != std::string_view::npos) test.run(site);
+    }
+    for (const contract::Case& test : contract::native_cases()) test.run(site);
+  });
+}
 
 class SelfContract : public ::testing::TestWithParam<contract::Case> {};
 

@@ -313,6 +313,19 @@ TEST(ConfigParser, Flags) {
   EXPECT_EQ(parse("{reproducible: true, order: 'vertical'}").config.run.order, MicroBatchOrder::vertical);
 }
 
+// It costs a promise, so a run says so.
+TEST(ConfigParser, NativeReductionIsSaid) {
+  EXPECT_EQ(parse("{}").config.run.reduction, ReductionMode::tree);
+  const ParsedConfig native = parse("{zeno: {reduction: 'native'}}");
+  EXPECT_EQ(native.config.run.reduction, ReductionMode::native);
+  ASSERT_EQ(native.notes.size(), 1u);
+  EXPECT_NE(native.notes[0].find("the promise of same bits is off"), std::string::npos) << native.notes[0];
+  EXPECT_NE(error_of("{zeno: {reduction: 'ring'}}").find("tree"), std::string::npos);
+  const std::string both = error_of("{zeno: {reduction: 'native', reproducible: true}}");
+  EXPECT_NE(both.find("zeno.reduction: got native with reproducible, expected tree"), std::string::npos)
+      << both;
+}
+
 TEST(ConfigParser, ListsAndQuotedValues) {
   EXPECT_EQ(parse(R"({"zero_optimization": {"reduce_bucket_size": "5e8"}})").config.zero.reduce_bucket_size,
             500'000'000);

@@ -206,11 +206,13 @@ class Nccl : public ::testing::Test {
 constexpr const char* kLetOthersSpeak = "--enable-recovery";
 
 TEST_F(Nccl, KeepsTheContract) {
-  for (const int ranks : {2, 4}) {
-    const test::CommandResult result = mpirun(ranks, "contract");
-    EXPECT_EQ(result.exit_code, 0) << result.output;
-    for (int r = 0; r < ranks; ++r) {
-      EXPECT_TRUE(has(result.output, fmt::format("rank {} is done", r))) << result.output;
+  for (const char* contract : {"contract", "native"}) {
+    for (const int ranks : {2, 4}) {
+      const test::CommandResult result = mpirun(ranks, contract);
+      EXPECT_EQ(result.exit_code, 0) << result.output;
+      for (int r = 0; r < ranks; ++r) {
+        EXPECT_TRUE(has(result.output, fmt::format("rank {} is done", r))) << result.output;
+      }
     }
   }
 }
@@ -224,7 +226,8 @@ TEST_F(Nccl, HostsFindOutBeforeTheDeviceDoes) {
 TEST_F(Nccl, WatchdogEndsWhatHangsOnTheDevice) {
   expect_told(mpirun(2, "device-stall 4000", kLetOthersSpeak), 2,
               "nothing moved for 4000 ms: all ranks have issued the operation");
-  expect_told(mpirun(2, "device-kill", kLetOthersSpeak), 2, "rank 1 failed: its process (");
+  for (const char* way : {"device-kill", "native-device-kill"})
+    expect_told(mpirun(2, way, kLetOthersSpeak), 2, "rank 1 failed: its process (");
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 // One rank of the NCCL tests, started by mpirun (comm_test.cpp), all on GPU 0.
 //   test_cuda_nccl contract            runs the contract suite
+//   test_cuda_nccl native              runs that of NCCL's own sums
+//   test_cuda_nccl native-WAY          as WAY, with these sums
 //   test_cuda_nccl WAY [DEADLINE]      fails in one of the ways of failing_world.h, or on the device:
 //                                      device-stall, device-kill; exits as the command line would, and says
 //                                      so
@@ -14,6 +16,7 @@
 #include "tests/comm/communicator_contract.h"
 #include "tests/comm/contract_support.h"
 #include "tests/comm/failing_world.h"
+#include "tests/comm/native_contract.h"
 #include "tests/comm/rank_process.h"
 #include "zeno/device/cuda/runtime.h"
 
@@ -47,12 +50,14 @@ void fail_on_device(contract::Site& site, std::string_view way) {
   }
 }
 
-void run(World& world, const std::string& way, const char*& at) {
-  contract::Site site(world, {Device::Kind::cuda, 0});
-  at = way.c_str();
+void run(World& world, std::string_view way, const char*& at) {
+  const bool native = way.starts_with("native");
+  contract::Site site(world, {Device::Kind::cuda, 0}, native ? Reduction::native : Reduction::tree);
+  at = way.data();
+  if (way.starts_with("native-")) way.remove_prefix(std::string_view("native-").size());
   if (way.starts_with("device-")) return fail_on_device(site, way);
-  if (way != "contract") return contract::fail_in(site, way);
-  for (const contract::Case& test : contract::cases()) {
+  if (way != "contract" && way != "native") return contract::fail_in(site, way);
+  for (const contract::Case& test : native ? contract::native_cases() : contract::cases()) {
     at = test.name;
     test.run(site);
   }

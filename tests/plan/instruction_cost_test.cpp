@@ -163,6 +163,21 @@ TEST(InstructionCost, Collectives) {
   EXPECT_EQ(time(1, zero::Reduce{}, 1, 1), 0);
 }
 
+// NCCL's and MPI's own sums: as much between nodes as a gather of what is summed.
+TEST(InstructionCost, NativeSumsAreARing) {
+  zero::EngineOptions o = options(3);
+  o.policy.reduction = comm::Reduction::native;
+  Machine m = free_machine();
+  m.between.rate = 1;
+  for (int world : {16, 32}) {
+    const zero::CompiledStep step = zero::compile_step(model(), o, world);
+    const double reduced = 4.0 * double(zero::traffic_of(step.program, step.units, world).reduced);
+    const double n = world, nodes = n / 8;
+    EXPECT_NEAR(seconds<zero::Reduce>(model(), o, m, world) / reduced, (nodes - 1) / nodes * n / (n - 1) / 8,
+                1e-9);
+  }
+}
+
 TEST(InstructionCost, AnUnknownRateIsNamed) {
   Machine m = free_machine();
   m.between.rate = 0;  // as zeno doctor leaves it

@@ -63,6 +63,8 @@ TEST(TroubleText, OnlySettingsThatApplyAreNamed) {
   EXPECT_FALSE(has(vertical, "communication_data_type"));
   s.policy.compute = DType::bf16;
   EXPECT_TRUE(has(text_of(TroubleKind::communication, s), "\"communication_data_type\": \"bf16\""));
+  s.policy.reduction = comm::Reduction::native;  // on CPUs by MPI, which adds fp32 only
+  EXPECT_FALSE(has(text_of(TroubleKind::communication, s), "communication_data_type"));
 
   s = setting(1);
   s.policy.offload.optimizer = Tier::disk;

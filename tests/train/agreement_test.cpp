@@ -56,8 +56,9 @@ class CountingWorld final : public comm::World {
   int local_size() const override { return world_.local_size(); }
   int ranks_per_host() const override { return world_.ranks_per_host(); }
   std::unique_ptr<comm::Communicator> communicator(std::string_view name, Device device,
-                                                   std::span<const int> ranks) override {
-    return world_.communicator(name, device, ranks);
+                                                   std::span<const int> ranks,
+                                                   comm::Reduction reduction) override {
+    return world_.communicator(name, device, ranks, reduction);
   }
   Allocator allocator(Device device) override { return world_.allocator(device); }
   void fail(std::string_view reason) noexcept override { world_.fail(reason); }

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 
+#include "tests/support/expect_error.h"
 #include "tests/support/idle_layer.h"
 #include "tests/support/train_run.h"
 #include "zeno/device/copy.h"
@@ -387,6 +388,25 @@ TEST(Engine, UnusedParametersStayAndCostNothing) {
       }
     });
   }
+}
+
+// Their order of additions is not known, and MPI adds fp32 only.
+TEST(Engine, RefusesNativeReductionsWhereTheyCannotBe) {
+  RunSpec spec;
+  spec.policy.reduction = comm::Reduction::native;
+  const auto compile = [&](int world) { compile_step(test::model_of(spec), test::options_of(spec), world); };
+  compile(4);
+  spec.policy.reproducible = true;
+  test::expect_error(ErrorKind::usage,
+                     {"reproducible: got native reductions", "leave out --reduction native"},
+                     [&] { compile(4); });
+  spec.policy.reproducible = false;
+  spec.policy.wire = DType::bf16;
+  test::expect_error(ErrorKind::usage, {"got gradients in bf16, expected fp32", "communication_data_type"},
+                     [&] { compile(4); });
+  compile(1);  // sends nothing
+  spec.device = {Device::Kind::cuda, 0};
+  compile(4);
 }
 
 }  // namespace

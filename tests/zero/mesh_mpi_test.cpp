@@ -48,6 +48,31 @@ TEST_P(MeshOfProcesses, HasTheBitsOfThreadsAndSendsWhatTheProgramSays) {
   for (const Placements& placements : all_placements()) expect_run(output, placements, hash);
 }
 
+// MPI promises no order of additions, but every placement trains alike, and counts the bytes of the tree.
+TEST_P(MeshOfProcesses, NativeSumsTrainLikeTheTree) {
+  if (!comm::mpi_available()) GTEST_SKIP() << "built without MPI";
+  test::RunSpec flat;
+  flat.world = GetParam().count * GetParam().ranks_each;
+  flat.steps = 2;
+  const test::RunResult tree = run_threads(flat);
+  const std::string output = output_of(GetParam(), "native");
+  for (const Placements& placements : all_placements()) {
+    const size_t line = output.find(fmt::format("{}: ", placements.name));
+    ASSERT_NE(line, std::string::npos) << placements.name << " is missing:\n" << output;
+    long long sent = 0, formula = 0;
+    double loss = 0, norm = 0;
+    int sums = 0;
+    ASSERT_EQ(
+        std::sscanf(output.c_str() + output.find("sent ", line),
+                    "sent %lld formula %lld loss %lf norm %lf sums %d", &sent, &formula, &loss, &norm, &sums),
+        5);
+    EXPECT_GT(sums, 0) << placements.name;
+    EXPECT_EQ(sent, formula) << placements.name;
+    EXPECT_NEAR(loss, tree.losses.back(), 1e-5 * tree.losses.back()) << placements.name;
+    EXPECT_NEAR(norm, tree.norms.back(), 1e-4 * tree.norms.back()) << placements.name;
+  }
+}
+
 // Each placement has bits of its own.
 TEST_P(MeshOfProcesses, BlocksOfFewBitsHaveTheBitsOfThreadsToo) {
   if (!comm::mpi_available()) GTEST_SKIP() << "built without MPI";

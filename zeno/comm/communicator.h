@@ -8,7 +8,8 @@
 // count 0 are allowed.
 //
 // Sums are taken in fp32 over ranks in a balanced binary tree: ranks [0, n) split at the largest power of two
-// below n, recursively. The result depends only on the values and the world size.
+// below n, recursively. The result depends only on the values and the world size. With Reduction::native, a
+// communicator leaves them to NCCL or MPI where one of those carries its data.
 //
 // A wrong call (null, misaligned or wrongly overlapping buffers) throws Error(usage) at the caller at once. A
 // call that outlives the deadline, meets a rank that failed, or finds that the ranks issued different calls
@@ -33,6 +34,13 @@
 
 namespace zeno::comm {
 
+// Who sums over ranks. tree: Zeno, in the balanced tree. native: NCCL, or MPI in groups that span hosts, so
+// that a network that can add up what passes through its switches does; the order of additions is theirs and
+// so are the bits. NCCL adds in the dtype of the call and rounds at each addition; MPI takes fp32 only. Every
+// rank gets the same sum all the same. Ranks that read each other's memory keep the tree: threads, and CPU
+// ranks of one host.
+enum class Reduction { tree, native };
+
 struct Part {
   const std::byte* send = nullptr;
   std::byte* recv = nullptr;
@@ -49,7 +57,7 @@ struct ExchangePart {
 };
 
 // What an instance has moved so far, in bytes this rank sent to others (equal to what it received): the sums
-// of cost.h.
+// of cost.h. Of native sums, what the tree would have sent: NCCL and MPI do not say what they send.
 struct Traffic {
   int64_t gathered = 0;   // all_gather, broadcast (a rank other than the root: what it received)
   int64_t reduced = 0;    // reduce_scatter, all_reduce

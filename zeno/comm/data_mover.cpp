@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "zeno/base/error.h"
@@ -45,10 +46,10 @@ void DataMover::run() {
         gather(p);
         break;
       case OpKind::reduce_scatter:
-        reduce_scatter(p);
+        group_.sums_over_network() ? sum_over_network(p) : reduce_scatter(p);
         break;
       case OpKind::all_reduce:
-        all_reduce(p);
+        group_.sums_over_network() ? sum_over_network(p) : all_reduce(p);
         break;
       case OpKind::all_to_all:
         all_to_all(p);
@@ -173,7 +174,7 @@ void DataMover::trade_with_remote(int part, const Slices& slices, int64_t a, int
   const auto batch = group_.parts_.link->batch(Channel::data);
   const int64_t my_end = std::min(b, slices.size(layout_.rank));
   for (size_t i = 0; i < layout_.remote.size() && my_end > a; ++i) {
-    std::byte* to = group_.bounce_.data() + int64_t(i) * step * width_;
+    std::byte* to = group_.bounce_.get() + int64_t(i) * step * width_;
     batch->receive(layout_.remote[i], to, size_t((my_end - a) * width_));
   }
   for (const int q : layout_.remote) {
@@ -194,17 +195,22 @@ void DataMover::sum_slice(int part, const Slices& slices, int64_t a, int64_t b, 
         mine(l) ? mine_part.send + at * width_ : source(l, part, at, group_.board_.me() * step);
   }
   for (size_t i = 0; i < layout_.remote.size(); ++i) {
-    inputs[size_t(layout_.remote[i])] = group_.bounce_.data() + int64_t(i) * step * width_;
+    inputs[size_t(layout_.remote[i])] = group_.bounce_.get() + int64_t(i) * step * width_;
   }
   const bool reduce_only = op_.record.kind == OpKind::reduce_scatter;
   const DType out_dtype = reduce_only ? op_.recv_dtype : op_.record.dtype;
   const int64_t out_width = int64_t(size_of(out_dtype));
-  std::byte* out = mine_part.recv + (reduce_only ? a : at) * out_width;
-  workers_.for_ranges(end - a, kSumGrain, [&](int64_t from, int64_t to, int) {
-    std::vector<const std::byte*> moved(inputs);
+  add(inputs, mine_part.recv + (reduce_only ? a : at) * out_width, out_dtype, end - a, streaming);
+}
+
+void DataMover::add(std::span<const std::byte* const> inputs, std::byte* out, DType out_dtype,
+                    int64_t elements, bool streaming) {
+  workers_.for_ranges(elements, kSumGrain, [&](int64_t from, int64_t to, int) {
+    std::vector<const std::byte*> moved(inputs.begin(), inputs.end());
     for (const std::byte*& input : moved) input += from * width_;
-    tree_sum({out + from * out_width, out_dtype, op_.record.dtype, op_.accumulate, streaming}, moved,
-             to - from);
+    tree_sum(
+        {out + from * int64_t(size_of(out_dtype)), out_dtype, op_.record.dtype, op_.accumulate, streaming},
+        moved, to - from);
   });
 }
 
@@ -218,6 +224,34 @@ void DataMover::reduce_scatter(int part) {
     trade_with_remote(part, slices, a, b);
     sum_slice(part, slices, a, b, streaming);
     meet_if_staged();
+  });
+}
+
+// A chunk at a time goes through the bounce buffer, where MPI adds in place: it must not be left with memory
+// of the caller when a sum has to be given up. What is counted as sent is what the tree's messages would be.
+void DataMover::sum_over_network(int part) {
+  const Part& mine_part = parts_[size_t(part)];
+  const bool scatter = op_.record.kind == OpKind::reduce_scatter;
+  const DType out_dtype = scatter ? op_.recv_dtype : op_.record.dtype;
+  const int64_t out_width = int64_t(size_of(out_dtype));
+  const bool streaming = mine_part.count * out_width >= kStreamingBytes;
+  const Slices shares = slices_of(part);
+  int64_t counted = 0;
+  for (const int q : layout_.remote) {
+    counted += (shares.size(q) + (scatter ? 0 : shares.size(layout_.rank))) * width_;
+  }
+  const int slices = scatter ? layout_.size : 1;
+  std::byte* const bounce = group_.bounce_.get();
+  for_chunks(mine_part.count, slices, [&](int64_t a, int64_t b) {
+    const int64_t size = b - a;
+    for (int q = 0; q < slices; ++q) {
+      copy(bounce + q * size * width_, mine_part.send + (q * mine_part.count + a) * width_, size, false);
+    }
+    const auto sum =
+        group_.parts_.link->sum({group_.bounce_, slices * size, scatter, std::exchange(counted, 0)});
+    group_.finish(*sum, wait_);
+    const std::byte* const summed = bounce;
+    add({&summed, 1}, mine_part.recv + a * out_width, out_dtype, size, streaming);
   });
 }
 

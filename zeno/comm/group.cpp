@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "zeno/base/error.h"
+
 namespace zeno::comm {
 
 void Turnstile::await(uint64_t ticket, OpWait& wait) {
@@ -15,7 +17,7 @@ void Turnstile::pass() {
 
 Group::Group(GroupParts parts)
     : Rendezvous(std::move(parts)), sends_(size_t(layout().size)), recvs_(size_t(layout().size)) {
-  if (!layout().remote.empty()) bounce_.resize(parts_.staging_bytes);
+  if (!layout().remote.empty()) bounce_.reset(new std::byte[parts_.staging_bytes]);
 }
 
 Turnstile& Group::turnstile_of(const OpRecord& record) {
@@ -24,7 +26,19 @@ Turnstile& Group::turnstile_of(const OpRecord& record) {
   return collectives_;
 }
 
-void Group::issue(Op& op) { enlist(op, turnstile_of(op.record).take() + 1); }
+bool Group::sums_over_network() const {
+  return parts_.reduction == Reduction::native && !layout().remote.empty();
+}
+
+void Group::issue(Op& op) {
+  const bool sums = op.record.kind == OpKind::reduce_scatter || op.record.kind == OpKind::all_reduce;
+  require(
+      !sums || !sums_over_network() || op.record.dtype == DType::f32, ErrorKind::usage,
+      "[comm] {} on '{}', a native sum: got {}, expected fp32, as MPI has no floats of 16 bits; send fp32, "
+      "or sum in the tree",
+      title(op.record), parts_.name, zeno::name_of(op.record.dtype));
+  enlist(op, turnstile_of(op.record).take() + 1);
+}
 
 void Group::run(const Op& op, Workers& workers) {
   OpWait wait = patience(op.record);

@@ -30,7 +30,8 @@ class Group : public Rendezvous {
  public:
   explicit Group(GroupParts parts);
 
-  // At issue: gives the operation its number and its place in the flight recorder.
+  // At issue: gives the operation its number and its place in the flight recorder. Error(usage) for a sum
+  // that the network cannot take.
   void issue(Op& op);
   // On the stream.
   void run(const Op& op, Workers& workers);
@@ -38,6 +39,8 @@ class Group : public Rendezvous {
  private:
   friend class DataMover;
 
+  // Does MPI sum? Within a host the tree is native.
+  bool sums_over_network() const;
   void run_collective(const Op& op, Workers& workers, OpWait& wait);
   void run_send(const Op& op, OpWait& wait);
   void run_recv(const Op& op, OpWait& wait);
@@ -47,7 +50,8 @@ class Group : public Rendezvous {
 
   Turnstile collectives_;
   std::vector<Turnstile> sends_, recvs_;  // by the other rank
-  std::vector<std::byte> bounce_;         // slices from other hosts, waiting to be summed
+  // Slices from other hosts, waiting to be summed, or what the network sums.
+  std::shared_ptr<std::byte[]> bounce_;
 };
 
 // The data part of one rendezvous: ranks have agreed and may read each other.
@@ -81,6 +85,9 @@ class DataMover {
   void stage_exchange(int part, int64_t a, int64_t b);
   // The longest slice of an exchange between any two ranks of this host.
   int64_t longest_local_slice(int part) const;
+  void sum_over_network(int part);
+  void add(std::span<const std::byte* const> inputs, std::byte* out, DType out_dtype, int64_t elements,
+           bool streaming);
   void sum_slice(int part, const Slices& slices, int64_t a, int64_t b, bool streaming);
   void spread_results(int part, const Slices& slices, int64_t a, int64_t b);
   void collect_results(int part, const Slices& slices, int64_t a, int64_t b, bool streaming);

@@ -62,9 +62,10 @@ std::vector<std::string> values_of(std::span<const int> ranks, std::vector<std::
 }
 
 std::string agree_on_communicator(World& world, std::string_view name, Device device,
-                                  std::span<const int> ranks) {
+                                  std::span<const int> ranks, Reduction reduction) {
   check_group(world, ranks);
-  const std::string title = fmt::format("{} ({})", name, device.kind == Device::Kind::cpu ? "cpu" : "cuda");
+  const std::string title = fmt::format("{} ({}{})", name, device.kind == Device::Kind::cpu ? "cpu" : "cuda",
+                                        reduction == Reduction::native ? ", native sums" : "");
   GroupKey key(ranks);
   const std::string mine(reinterpret_cast<const char*>(&key), sizeof key);
   std::vector<std::string> titles;

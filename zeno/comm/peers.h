@@ -49,17 +49,32 @@ class PeerMemory {
   virtual std::chrono::milliseconds patience() const = 0;
 };
 
+// Something that is under way between hosts.
+class RemoteWork {
+ public:
+  virtual ~RemoteWork() = default;
+  // Is all of it done?
+  virtual bool test() = 0;
+  // Ranks of the world whose messages are still open, as far as that is known.
+  virtual std::vector<int> open() const = 0;
+};
+
 // Messages of one operation to and from places of the group on other hosts. Posted receives and sends run
 // together; buffers must stay until test() says that all are done. Destroying it earlier cancels what is
 // open.
-class MessageBatch {
+class MessageBatch : public RemoteWork {
  public:
-  virtual ~MessageBatch() = default;
   virtual void receive(int from, std::byte* data, size_t bytes) = 0;
   virtual void send(int to, const std::byte* data, size_t bytes) = 0;
-  virtual bool test() = 0;
-  // Ranks of the world whose messages are still open.
-  virtual std::vector<int> open() const = 0;
+};
+
+// A sum of fp32 values over all ranks of the group, in place.
+struct RemoteSum {
+  // Shared: what is given up before its end cannot be taken back, and MPI goes on using it.
+  std::shared_ptr<std::byte[]> values;
+  int64_t count = 0;
+  bool scatter = false;  // of equal slices, of which this rank's is left, at the beginning
+  int64_t counted = 0;   // bytes for bytes_sent(): MPI does not tell what it sends
 };
 
 enum class Channel { records, data, point_to_point };
@@ -68,6 +83,8 @@ class RemoteLink {
  public:
   virtual ~RemoteLink() = default;
   virtual std::unique_ptr<MessageBatch> batch(Channel channel) = 0;
+  // Begins the network's own sum. For links that were made for Reduction::native, one sum at a time.
+  virtual std::unique_ptr<RemoteWork> sum(const RemoteSum& sum) = 0;
   // Bytes of data in the messages sent so far. Any thread may call.
   virtual int64_t bytes_sent() const = 0;
 };
@@ -75,6 +92,7 @@ class RemoteLink {
 struct GroupParts {
   std::string name;
   Layout layout;
+  Reduction reduction = Reduction::tree;
   std::byte* board_memory = nullptr;
   size_t staging_bytes = 0;
   size_t device_staging_bytes = 0;
@@ -97,6 +115,6 @@ std::vector<std::string> values_of(std::span<const int> ranks, std::vector<std::
 // not the whole world. Throws on every rank when the ranks do not make the same one, or groups overlap.
 // Collective.
 std::string agree_on_communicator(World& world, std::string_view name, Device device,
-                                  std::span<const int> ranks);
+                                  std::span<const int> ranks, Reduction reduction);
 
 }  // namespace zeno::comm

@@ -160,18 +160,18 @@ void Rendezvous::exchange_records(const OpRecord& mine, OpWait& wait) {
   finish(*batch, wait);
 }
 
-void Rendezvous::finish(MessageBatch& batch, OpWait& wait) {
+void Rendezvous::finish(RemoteWork& work, OpWait& wait) {
   struct Reset {
-    const MessageBatch*& open;
+    const RemoteWork*& open;
     ~Reset() { open = nullptr; }
-  } reset{open_batch_};
-  open_batch_ = &batch;
-  complete(batch, wait);
+  } reset{open_work_};
+  open_work_ = &work;
+  complete(work, wait);
 }
 
-void Rendezvous::complete(MessageBatch& batch, OpWait& wait) {
+void Rendezvous::complete(RemoteWork& work, OpWait& wait) {
   constexpr int kEager = 64;
-  for (int idle = 0; !batch.test(); ++idle) {
+  for (int idle = 0; !work.test(); ++idle) {
     if (idle < kEager) {
       sched_yield();
     } else {
@@ -211,8 +211,8 @@ std::string Rendezvous::describe_stall(const OpRecord& record) const {
     return fmt::format("rank {} has not {} (operation {} of this pair)", record.root_rank,
                        record.kind == OpKind::send ? "received" : "sent", record.sequence);
   }
-  if (open_batch_ != nullptr) {
-    return fmt::format("messages with {} are open", list_ranks(open_batch_->open()));
+  if (open_work_ != nullptr) {
+    return fmt::format("messages with {} are open", list_ranks(open_work_->open()));
   }
   std::string text;
   for (const int l : board_.missing()) {

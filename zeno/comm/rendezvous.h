@@ -49,8 +49,8 @@ class Rendezvous {
   static std::span<const ExchangeSlices> exchanges_of(const Op& op, size_t begin, size_t size);
   // Is what arrived the message that this rank expects?
   void check_message(const Op& op, const OpRecord& theirs, OpWait& wait) const;
-  void finish(MessageBatch& batch, OpWait& wait);
-  static void complete(MessageBatch& batch, OpWait& wait);
+  void finish(RemoteWork& work, OpWait& wait);
+  static void complete(RemoteWork& work, OpWait& wait);
   // To the other ranks, unless they know of a failure already, and to the flight file or the log.
   void tell(const std::exception& error) const noexcept;
   void count_traffic(const Op& op);
@@ -72,8 +72,8 @@ class Rendezvous {
   // What this rank knows of the others of its host, by rank of the world.
   std::map<int, std::string> describe_others() const;
 
-  std::vector<OpRecord> records_;             // by place, for the collective that runs
-  const MessageBatch* open_batch_ = nullptr;  // of the collective that runs, for the stall report
+  std::vector<OpRecord> records_;          // by place, for the collective that runs
+  const RemoteWork* open_work_ = nullptr;  // of the collective that runs, for the stall report
   mutable std::mutex traffic_mutex_;
   Traffic traffic_;
 };

@@ -126,10 +126,10 @@ class ThreadWorld final : public World {
   int ranks_per_host() const override { return hub_->ranks(); }
 
   using World::communicator;
-  std::unique_ptr<Communicator> communicator(std::string_view name, Device device,
-                                             std::span<const int> ranks) override {
+  std::unique_ptr<Communicator> communicator(std::string_view name, Device device, std::span<const int> ranks,
+                                             Reduction reduction) override {
     GroupParts parts;
-    parts.name = agree_on_communicator(*this, name, device, ranks);
+    parts.name = agree_on_communicator(*this, name, device, ranks, reduction);
     parts.layout = make_layout(rank_, ranks, std::vector<std::string>(size_t(size()), "here"));
     parts.board_memory = hub_->board(communicators_++, ranks);
     parts.deadline = hub_->options().deadline;

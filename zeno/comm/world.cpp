@@ -28,6 +28,11 @@ void await_joint_error(World& world) noexcept {
 
 }  // namespace
 
+std::unique_ptr<Communicator> World::communicator(std::string_view name, Device device,
+                                                  std::span<const int> ranks) {
+  return communicator(name, device, ranks, Reduction::tree);
+}
+
 std::unique_ptr<Communicator> World::communicator(std::string_view name, Device device) {
   std::vector<int> everyone(static_cast<size_t>(size()));
   std::iota(everyone.begin(), everyone.end(), 0);

@@ -55,7 +55,10 @@ class World {
   // communicator counts them by their place in it. Collective over all ranks of the world, which all create
   // theirs in the same order; groups do not overlap. Error(usage) when this build has no such devices.
   virtual std::unique_ptr<Communicator> communicator(std::string_view name, Device device,
-                                                     std::span<const int> ranks) = 0;
+                                                     std::span<const int> ranks, Reduction reduction) = 0;
+  // Which sums in the tree.
+  std::unique_ptr<Communicator> communicator(std::string_view name, Device device,
+                                             std::span<const int> ranks);
   // Over all ranks.
   std::unique_ptr<Communicator> communicator(std::string_view name, Device device = {});
 

@@ -22,6 +22,7 @@ enum class OffloadDevice { none, cpu, nvme, automatic };
 enum class OptimizerKind { adamw, adam, sgd, lion };  // adam: weight decay added to the gradient
 enum class RecomputeMode { none, selective, full, automatic };
 enum class MicroBatchOrder { horizontal, vertical };
+enum class ReductionMode { tree, native };
 enum class RunDevice { automatic, cpu, cuda };
 enum class MatmulDtype { automatic, bf16, fp8 };          // automatic: the compute dtype
 enum class MomentDtype { automatic, fp32, bf16, eight };  // automatic: as masters
@@ -124,6 +125,7 @@ struct RunConfig {
   std::string cache;  // folder for data computed once; empty: ~/.cache/zeno
   RunDevice device = RunDevice::automatic;
   MicroBatchOrder order = MicroBatchOrder::horizontal;
+  ReductionMode reduction = ReductionMode::tree;
   bool reproducible = false;   // the same bits at 1, 2, 4 and 8 ranks
   bool deterministic = false;  // GPU: the same bits in every run
   bool limit_gpu_clock = false;
@@ -220,6 +222,8 @@ template <>
 inline constexpr std::array<std::string_view, 4> kNames<RecomputeMode>{"none", "selective", "full", "auto"};
 template <>
 inline constexpr std::array<std::string_view, 2> kNames<MicroBatchOrder>{"horizontal", "vertical"};
+template <>
+inline constexpr std::array<std::string_view, 2> kNames<ReductionMode>{"tree", "native"};
 template <>
 inline constexpr std::array<std::string_view, 3> kNames<RunDevice>{"auto", "cpu", "cuda"};
 template <>

@@ -65,6 +65,12 @@ void add_numerics(TableBuilder& table) {
                                     "horizontal: micro-batch by micro-batch; vertical: layer by layer")
       .set_flag("--order");
   table
+      .key<kRun, &RunConfig::reduction>(
+          "reduction",
+          "who sums gradients over ranks; tree: Zeno, with the same bits everywhere; native: NCCL, or MPI "
+          "between hosts, for networks that sum in their switches (SHARP), without the promise of same bits")
+      .set_flag("--reduction");
+  table
       .key<kRun, &RunConfig::deterministic>(
           "deterministic",
           "GPUs: the same bits in every run, at some cost in speed; CPUs are always deterministic")

@@ -301,6 +301,19 @@ void note_idle_values(ParsedConfig& parsed) {
       parsed.notes.push_back(fmt::format("{}: no effect {}", where(parsed, value.key), value.why));
 }
 
+void check_native_reduction(ParsedConfig& parsed) {
+  if (parsed.config.run.reduction != ReductionMode::native) return;
+  require(
+      !parsed.config.run.reproducible, kUsage,
+      "[config] {}: got native with reproducible, expected tree, as its order of additions depends on the "
+      "ranks; leave out one of the two",
+      where(parsed, "zeno.reduction"));
+  parsed.notes.push_back(fmt::format(
+      "{}: native: NCCL, or MPI between CPU hosts, sums gradients in an order of its own, so the "
+      "promise of same bits is off; ranks that are threads, or on one host without GPUs, sum as ever",
+      where(parsed, "zeno.reduction")));
+}
+
 // Sizes of memory keep their text; here they are only checked.
 void check_sizes(const ParsedConfig& parsed) {
   const RunConfig& run = parsed.config.run;
@@ -325,6 +338,7 @@ void resolve_values(ParsedConfig& parsed) {
   resolve_eval(parsed);
   resolve_recompute(parsed);
   note_idle_values(parsed);
+  check_native_reduction(parsed);
 }
 
 bool overlaps_by_default(int stage) { return zero::shards_parameters(stage); }

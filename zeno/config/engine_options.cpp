@@ -146,6 +146,7 @@ zero::EngineOptions engine_options(const TrainConfig& config, const comm::Mesh& 
   policy.compute = config.precision.compute;
   policy.grad = config.precision.grad_accum;
   policy.wire = config.precision.communication;
+  if (config.run.reduction == ReductionMode::native) policy.reduction = comm::Reduction::native;
   policy.int8_weights = config.zero.quantized_weights;
   policy.coded_gradients = config.zero.quantized_gradients;
   policy.reduce_bucket = config.zero.reduce_bucket_size;

@@ -181,6 +181,12 @@ double CostModel::trade_time(double bytes, const Span& span) const {
   return std::max(inside, across) + hops(span);
 }
 
+// NCCL's and MPI's own sums are a ring, too; what a switch that adds would save on top is not assumed.
+double CostModel::sum_time(double bytes, const Span& span) const {
+  const bool native = step_.policy.reduction == comm::Reduction::native;
+  return native ? gather_time(bytes, span) : trade_time(bytes, span);
+}
+
 double CostModel::part_of(const zero::ChunkRange& range, comm::Axes axes) const {
   const zero::Partition& partition = step_.units.groups[size_t(range.group)].partition;
   double elements = 0;
@@ -234,8 +240,8 @@ double CostModel::reduce_seconds(const zero::Reduce& op) const {
   // wire comes before.
   double bytes = machine_.kind == Device::Kind::cuda ? sent + slice : 0;
   if (op.wire != zero::kNoRegion) bytes += sent + elements * double(size_of(step_.policy.grad));
-  double seconds = trade_time(sent, span);
-  if (!op.scatter) seconds += trade_time(sent, span);  // and the sums to all ranks
+  double seconds = sum_time(sent, span);
+  if (!op.scatter) seconds += sum_time(sent, span);  // and the sums to all ranks
   return seconds + bytes / machine_.memory_rate;
 }
 

@@ -58,7 +58,9 @@ Texts communication_remedies(const TroubleSetting& s) {
   out.push_back(by_pass ? larger_micro_batch(s) : larger_batch(s));
   if (sharded_params(s) && s.policy.offload.params == Tier::device)
     out.push_back("--stage 2 if the parameters fit (a third less traffic)");
-  if (s.policy.wire == DType::f32 && s.policy.compute != DType::f32 && !s.policy.coded_gradients) {
+  const bool mpi_sums = s.policy.reduction == comm::Reduction::native && !s.policy.offload.far_host;
+  const bool may_round = !mpi_sums && !s.policy.coded_gradients;
+  if (s.policy.wire == DType::f32 && s.policy.compute != DType::f32 && may_round) {
     out.push_back(
         fmt::format("\"communication_data_type\": \"{}\" (half the bytes of the gradients; changes the bits)",
                     name_of(s.policy.compute)));

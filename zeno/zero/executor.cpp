@@ -102,7 +102,8 @@ std::map<CommUse, std::unique_ptr<comm::Communicator>> make_communicators(const 
     const bool all = use.over == parts.mesh.needed(comm::kDataAxes);
     const std::string name = all ? std::string(name_of(use.lane))
                                  : fmt::format("{} over {}", name_of(use.lane), describe(use.over));
-    communicator = world.communicator(name, parts.device, parts.mesh.group(world.rank(), use.over));
+    communicator = world.communicator(name, parts.device, parts.mesh.group(world.rank(), use.over),
+                                      parts.policy.reduction);
   }
   return communicators;
 }

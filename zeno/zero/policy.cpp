@@ -44,6 +44,10 @@ Policy normalized(Policy policy, const comm::Mesh& mesh) {
   require(!policy.reproducible || !policy.coded_gradients, ErrorKind::usage,
           "[zero] reproducible: got gradients in blocks of few bits, whose rounding depends on the ranks, "
           "expected exact sums; leave out --quantized-gradients or --reproducible");
+  require(
+      !policy.reproducible || policy.reduction == comm::Reduction::tree, ErrorKind::usage,
+      "[zero] reproducible: got native reductions, whose order of additions depends on the ranks, expected "
+      "sums in the tree; leave out --reduction native or --reproducible");
   const bool staged = mesh.size(comm::Axis::pipe) > 1;
   require(
       !staged || policy.order == Order::horizontal, ErrorKind::usage,

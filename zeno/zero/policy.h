@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "zeno/base/dtype.h"
+#include "zeno/comm/communicator.h"
 #include "zeno/comm/mesh.h"
 #include "zeno/device/memory.h"
 #include "zeno/nn/layer.h"
@@ -47,8 +48,10 @@ struct Policy {
   Sharding sharding = Sharding::everywhere;  // what apply_stage makes of a stage
 
   DType compute = DType::f32;
-  DType grad = DType::f32;    // accumulation
-  DType wire = DType::f32;    // what reductions send
+  DType grad = DType::f32;  // accumulation
+  DType wire = DType::f32;  // what reductions send
+  // Who sums them over ranks; native: without the promise of same bits.
+  comm::Reduction reduction = comm::Reduction::tree;
   bool int8_weights = false;  // gathers of parameters for use send cells of eight bits (wire_cells.h)
   // Reductions into shards exchange cells, of eight bits along the shard axes and of four along `outer`.
   bool coded_gradients = false;

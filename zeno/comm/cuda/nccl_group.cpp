@@ -36,8 +36,9 @@ NcclGroup::NcclGroup(GroupParts parts, Device device, const Exchange& exchange,
       token_(allocator_of(device)(size_t(layout().size))),
       sends_(size_t(layout().size)),
       recvs_(size_t(layout().size)) {
-  require(layout().size <= int(kMostTreeInputs), ErrorKind::usage,
-          "[comm] got {} ranks, expected at most {} on CUDA", layout().size, kMostTreeInputs);
+  require(layout().size <= int(kMostTreeInputs) || parts_.reduction == Reduction::native, ErrorKind::usage,
+          "[comm] got {} ranks, expected at most {} on CUDA; native sums have no such limit", layout().size,
+          kMostTreeInputs);
   try {
     connect(exchange);
   } catch (...) {

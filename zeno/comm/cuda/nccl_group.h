@@ -1,6 +1,8 @@
 // Ranks as processes, on CUDA streams: one rank's view of a communicator. The hosts agree on every operation
 // on the board, as they do for CPU streams; then NCCL moves the bytes. Sums are ours: slices travel to their
-// owner's staging memory and are added there in the tree of communicator.h.
+// owner's staging memory and are added there in the tree of communicator.h. With Reduction::native they are
+// NCCL's, from buffer to buffer; what is to be added to the buffer, or has another dtype there, goes through
+// staging.
 //
 // A watchdog thread follows the operations on the device. When one outlives the deadline, NCCL reports
 // trouble, or a rank has failed, it aborts NCCL, which ends the kernels, and keeps the error for poll().
@@ -102,13 +104,20 @@ class NcclMover {
   void all_to_all();
   void barrier();
   void reduce();
+  // NCCL's own sums, of whole parts at once.
+  void reduce_directly();
 
+  bool native() const { return group_.parts_.reduction == Reduction::native; }
+  // Of a piece: slices of all ranks, or of the others.
+  int slots() const { return native() ? size_ : size_ - 1; }
   std::vector<Piece> plan() const;
   void trade(std::span<const Piece> pieces, std::byte* half, cudaStream_t stream);
+  void sum_in_place(std::span<const Piece> pieces, std::byte* half, cudaStream_t stream);
   void sum(std::span<const Piece> pieces, const std::byte* half);
   void spread(std::span<const Piece> pieces, cudaStream_t stream);
   size_t bytes_of(int64_t elements) const { return size_t(elements) * size_t(width_); }
   const std::byte* slot(const Piece& piece, const std::byte* half, int rank) const;
+  std::vector<const std::byte*> summands(const Piece& piece, const std::byte* half) const;
 
   NcclGroup& group_;
   const Op& op_;

@@ -10,6 +10,19 @@ namespace {
 
 constexpr size_t kLeastSlot = size_t(64) << 10;  // a part is not cut to fill up less than this
 
+ncclDataType_t nccl_type(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return ncclFloat32;
+    case DType::bf16:
+      return ncclBfloat16;
+    case DType::f16:
+      return ncclFloat16;
+    default:
+      fail(ErrorKind::internal, "[nccl] a sum of {}, expected a floating type", name_of(dtype));
+  }
+}
+
 }  // namespace
 
 NcclMover::NcclMover(NcclGroup& group, const Op& op, cudaStream_t stream, OpWait& wait)
@@ -105,10 +118,10 @@ void NcclMover::barrier() {
       wait_);
 }
 
-// Fills rounds of half the staging memory with slots of the other ranks, part after part. Depends on nothing
-// but the counts, so all ranks cut alike.
+// Fills rounds of half the staging memory with slots of slices, part after part. Depends on nothing but the
+// counts, so all ranks cut alike.
 std::vector<NcclMover::Piece> NcclMover::plan() const {
-  const size_t senders = size_t(size_ - 1);
+  const size_t in_piece = size_t(slots());
   std::vector<Piece> pieces;
   int round = 0;
   size_t used = 0;
@@ -117,7 +130,7 @@ std::vector<NcclMover::Piece> NcclMover::plan() const {
     const int64_t longest = part.count == 0 ? 0 : slices.longest();
     int64_t a = 0;
     while (a < longest) {
-      const size_t room = (group_.half_bytes_ - used) / senders / kSlotAlign * kSlotAlign;
+      const size_t room = (group_.half_bytes_ - used) / in_piece / kSlotAlign * kSlotAlign;
       const int64_t left = longest - a, fits = int64_t(room) / width_;
       if (used > 0 && fits < left && room < kLeastSlot) {
         ++round;
@@ -127,7 +140,7 @@ std::vector<NcclMover::Piece> NcclMover::plan() const {
       const int64_t taken = std::min(left, fits);
       const size_t slot = round_up(bytes_of(taken), kSlotAlign);
       pieces.push_back({&part, slices, a, a + taken, used, slot, round});
-      used += slot * senders;
+      used += slot * in_piece;
       a += taken;
     }
   }
@@ -135,12 +148,28 @@ std::vector<NcclMover::Piece> NcclMover::plan() const {
 }
 
 const std::byte* NcclMover::slot(const Piece& piece, const std::byte* half, int rank) const {
-  return half + piece.at + size_t(rank < rank_ ? rank : rank - 1) * piece.slot;
+  return half + piece.at + size_t(native() || rank < rank_ ? rank : rank - 1) * piece.slot;
+}
+
+void NcclMover::reduce_directly() {
+  if (op_.record.elements == 0) return;
+  const ncclDataType_t type = nccl_type(op_.record.dtype);
+  const auto sum = op_.record.kind == OpKind::all_reduce ? ncclAllReduce : ncclReduceScatter;
+  group_.comm_->group(
+      [&](ncclComm_t comm) {
+        for (const Part& part : op_.parts) {
+          if (part.count == 0) continue;
+          check_nccl(sum(part.send, part.recv, size_t(part.count), type, ncclSum, comm, stream_), "sum");
+        }
+      },
+      wait_);
 }
 
 // While one half of staging is summed on the caller's stream, the other is filled on our own. A reduction of
 // one round needs no second stream.
 void NcclMover::reduce() {
+  const bool as_it_is = !op_.accumulate && op_.recv_dtype == op_.record.dtype;
+  if (native() && as_it_is) return reduce_directly();
   const std::vector<Piece> pieces = plan();
   if (pieces.empty()) return;
   const int rounds = pieces.back().round + 1;
@@ -170,7 +199,7 @@ void NcclMover::reduce() {
   for (int k = 0; k < rounds; ++k) {
     std::byte* const half = halves + size_t(k % 2) * group_.half_bytes_;
     if (k >= 2) group_.summed_[size_t(k % 2)].hold(wire);
-    trade(round(k), half, wire);
+    native() ? sum_in_place(round(k), half, wire) : trade(round(k), half, wire);
     pass_on(group_.arrived_, wire, stream_);
     sum(round(k), half);
     group_.summed_[size_t(k % 2)].record(stream_);
@@ -199,18 +228,49 @@ void NcclMover::trade(std::span<const Piece> pieces, std::byte* half, cudaStream
       wait_);
 }
 
+// NCCL adds slots in place, of which this rank's becomes the sum. They are as long as their distance: what is
+// behind the elements is added with them and never read.
+void NcclMover::sum_in_place(std::span<const Piece> pieces, std::byte* half, cudaStream_t stream) {
+  for (const Piece& piece : pieces) {
+    for (int r = 0; r < size_; ++r) {
+      cuda::check(cudaMemcpyAsync(const_cast<std::byte*>(slot(piece, half, r)),
+                                  piece.part->send + bytes_of(piece.slices.begin(r) + piece.a),
+                                  bytes_of(piece.b - piece.a), cudaMemcpyDefault, stream),
+                  "bring slices together");
+    }
+  }
+  group_.comm_->group(
+      [&](ncclComm_t comm) {
+        for (const Piece& piece : pieces) {
+          auto* const mine = const_cast<std::byte*>(slot(piece, half, rank_));
+          check_nccl(ncclReduceScatter(half + piece.at, mine, piece.slot / size_t(width_),
+                                       nccl_type(op_.record.dtype), ncclSum, comm, stream),
+                     "sum slices");
+        }
+      },
+      wait_);
+}
+
+// What adds up to this rank's slice.
+std::vector<const std::byte*> NcclMover::summands(const Piece& piece, const std::byte* half) const {
+  if (native()) return {slot(piece, half, rank_)};
+  std::vector<const std::byte*> inputs(static_cast<size_t>(size_));
+  for (int r = 0; r < size_; ++r) {
+    inputs[size_t(r)] =
+        r == rank_ ? piece.part->send + bytes_of(piece.slices.begin(rank_) + piece.a) : slot(piece, half, r);
+  }
+  return inputs;
+}
+
 void NcclMover::sum(std::span<const Piece> pieces, const std::byte* half) {
   const bool whole = op_.record.kind == OpKind::all_reduce;
   const size_t out_width = size_of(op_.recv_dtype);
-  std::vector<const std::byte*> inputs(static_cast<size_t>(size_));
   for (const Piece& piece : pieces) {
     const int64_t length = piece.slices.length(rank_, piece.a, piece.b);
     const int64_t at = piece.slices.begin(rank_) + piece.a;
-    for (int r = 0; r < size_; ++r) {
-      inputs[size_t(r)] = r == rank_ ? piece.part->send + bytes_of(at) : slot(piece, half, r);
-    }
     std::byte* const out = piece.part->recv + size_t(whole ? at : piece.a) * out_width;
-    cuda_tree_sum(stream_, {out, op_.recv_dtype, op_.record.dtype, op_.accumulate, false}, inputs, length);
+    cuda_tree_sum(stream_, {out, op_.recv_dtype, op_.record.dtype, op_.accumulate, false},
+                  summands(piece, half), length);
   }
 }
 

@@ -116,10 +116,15 @@ int MpiHub::local_index(int rank) const {
   return int(std::ranges::lower_bound(layout_.local, rank) - layout_.local.begin());
 }
 
-std::shared_ptr<RemoteLink> MpiHub::link(const std::vector<int>& ranks) {
+std::shared_ptr<RemoteLink> MpiHub::link(const Layout& group, Reduction reduction) {
   if (layout_.remote.empty()) return nullptr;
   OpWait wait = patience("the making of a communicator");
-  return std::make_shared<MpiLink>(duplicate(comm_, wait), ranks);
+  const MPI_Comm messages = duplicate(comm_, wait);
+  if (group.remote.empty()) return nullptr;
+  // Tree sums are made of messages: MPI need not know the group.
+  const MPI_Comm sums =
+      reduction == Reduction::native ? make_group(messages, group.ranks, wait) : MPI_COMM_NULL;
+  return std::make_shared<MpiLink>(messages, sums, group.ranks);
 }
 
 OpWait MpiHub::patience(std::string_view what) {
@@ -134,7 +139,7 @@ OpWait MpiHub::patience(std::string_view what) {
 
 std::vector<std::string> MpiHub::exchange(std::string_view bytes, std::string_view what) {
   OpWait wait = patience(what);
-  MpiLink link(comm_, everyone_);
+  MpiLink link(comm_, MPI_COMM_NULL, everyone_);
   const auto complete = [&](MessageBatch& batch) {
     struct Reset {
       const MessageBatch*& open;

@@ -42,8 +42,8 @@ class MpiHub final : public PeerWatch {
   // Memory that `ranks` of this host see, as long as memory() lives: the first of them makes it. Collective
   // over all ranks, with the sharers that each has; `fill` runs before the others look.
   std::byte* share(const std::vector<int>& ranks, size_t bytes, const std::function<void(std::byte*)>& fill);
-  // Between the ranks of a group; null when the whole world is on this host. Collective over all ranks.
-  std::shared_ptr<RemoteLink> link(const std::vector<int>& ranks);
+  // Between the ranks of a group; null when all are on this host. Collective over all ranks of the world.
+  std::shared_ptr<RemoteLink> link(const Layout& group, Reduction reduction);
   // Host of each rank, by a name that is equal for those that share memory.
   const std::vector<std::string>& hosts() const { return hosts_; }
 

@@ -81,6 +81,41 @@ class MpiBatch final : public MessageBatch {
   std::vector<bool> receives_;
 };
 
+class MpiSum final : public RemoteWork {
+ public:
+  MpiSum(MPI_Comm comm, std::span<const int> ranks, const RemoteSum& sum)
+      : ranks_(ranks.begin(), ranks.end()), values_(sum.values) {
+    int place = 0;
+    check_mpi(MPI_Comm_rank(comm, &place), "tell the rank");
+    ranks_.erase(ranks_.begin() + place);
+    ensure(sum.count <= INT_MAX, "[comm] a sum of {} values, expected chunks below 2^31", sum.count);
+    float* const values = reinterpret_cast<float*>(values_.get());
+    const int count = int(sum.count);
+    check_mpi(sum.scatter ? MPI_Ireduce_scatter_block(MPI_IN_PLACE, values, count / int(ranks.size()),
+                                                      MPI_FLOAT, MPI_SUM, comm, &request_)
+                          : MPI_Iallreduce(MPI_IN_PLACE, values, count, MPI_FLOAT, MPI_SUM, comm, &request_),
+              "begin a sum");
+  }
+
+  // MPI cannot take a collective back: what it may still use then stays until the process ends.
+  ~MpiSum() override {
+    if (request_ != MPI_REQUEST_NULL) new (std::nothrow) std::shared_ptr(values_);
+  }
+
+  bool test() override {
+    int done = 0;
+    check_mpi(MPI_Test(&request_, &done, MPI_STATUS_IGNORE), "test a sum");
+    return done != 0;
+  }
+  // MPI does not say who is late.
+  std::vector<int> open() const override { return ranks_; }
+
+ private:
+  std::vector<int> ranks_;  // the others
+  std::shared_ptr<std::byte[]> values_;
+  MPI_Request request_ = MPI_REQUEST_NULL;
+};
+
 }  // namespace
 
 void check_mpi(int code, const char* what) {
@@ -111,9 +146,44 @@ MPI_Comm duplicate(MPI_Comm comm, OpWait& wait) {
   return copy;
 }
 
+// MPI makes a part of a communicator in one call that waits. A thread of its own waits for it, so that this
+// one keeps its deadline.
+MPI_Comm make_group(MPI_Comm comm, const std::vector<int>& ranks, OpWait& wait) {
+  struct State {
+    std::atomic<bool> done{false};
+    int result = MPI_SUCCESS;
+    MPI_Comm comm = MPI_COMM_NULL;
+  };
+  const auto state = std::make_shared<State>();
+  std::thread([state, comm, ranks] {
+    MPI_Group all = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
+    state->result = MPI_Comm_group(comm, &all);
+    if (state->result == MPI_SUCCESS)
+      state->result = MPI_Group_incl(all, int(ranks.size()), ranks.data(), &some);
+    if (state->result == MPI_SUCCESS) state->result = MPI_Comm_create_group(comm, some, 0, &state->comm);
+    for (MPI_Group* group : {&all, &some})
+      if (*group != MPI_GROUP_NULL) MPI_Group_free(group);
+    state->done = true;
+  }).detach();
+  while (!state->done) {
+    wait.check();
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  check_mpi(state->result, "make a communicator of a group");
+  check_mpi(MPI_Comm_set_errhandler(state->comm, MPI_ERRORS_RETURN), "set an error handler");
+  return state->comm;
+}
+
 std::unique_ptr<MessageBatch> MpiLink::batch(Channel channel) {
   return std::make_unique<MpiBatch>(comm_, ranks_, int(channel) + 1,
                                     channel == Channel::records ? nullptr : &sent_);
+}
+
+std::unique_ptr<RemoteWork> MpiLink::sum(const RemoteSum& sum) {
+  ensure(sums_ != MPI_COMM_NULL, "[comm] a sum by MPI on a link that was made for sums in the tree");
+  auto work = std::make_unique<MpiSum>(sums_, ranks_, sum);
+  sent_ += sum.counted;
+  return work;
 }
 
 }  // namespace zeno::comm

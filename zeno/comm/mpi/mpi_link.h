@@ -1,4 +1,4 @@
-// Messages between hosts over MPI. Non-blocking throughout: no call waits for a peer.
+// Messages between hosts over MPI, and MPI's own sums. Non-blocking throughout: no call waits for a peer.
 #pragma once
 
 #include <mpi.h>
@@ -20,16 +20,21 @@ void check_mpi(int code, const char* what);
 // A communicator of our own, so that our messages meet no others. Collective; waits for all ranks under
 // `wait`. MPI frees it in MPI_Finalize: freeing it earlier would be one more collective call.
 MPI_Comm duplicate(MPI_Comm comm, OpWait& wait);
+// The same of `ranks` of `comm` only, for MPI's own collectives among them. Collective over them.
+MPI_Comm make_group(MPI_Comm comm, const std::vector<int>& ranks, OpWait& wait);
 
 class MpiLink final : public RemoteLink {
  public:
-  // `ranks` of `comm` are the places of the group.
-  MpiLink(MPI_Comm comm, std::vector<int> ranks) : comm_(comm), ranks_(std::move(ranks)) {}
+  // `ranks` of `comm` are the places of the group; `sums` has these ranks and no others, or is null: MPI does
+  // not sum.
+  MpiLink(MPI_Comm comm, MPI_Comm sums, std::vector<int> ranks)
+      : comm_(comm), sums_(sums), ranks_(std::move(ranks)) {}
   std::unique_ptr<MessageBatch> batch(Channel channel) override;
+  std::unique_ptr<RemoteWork> sum(const RemoteSum& sum) override;
   int64_t bytes_sent() const override { return sent_.load(); }
 
  private:
-  MPI_Comm comm_;
+  MPI_Comm comm_, sums_;
   std::vector<int> ranks_;
   std::atomic<int64_t> sent_{0};
 };

@@ -102,10 +102,10 @@ class MpiWorld final : public World {
   }
 
   using World::communicator;
-  std::unique_ptr<Communicator> communicator(std::string_view name, Device device,
-                                             std::span<const int> ranks) override {
+  std::unique_ptr<Communicator> communicator(std::string_view name, Device device, std::span<const int> ranks,
+                                             Reduction reduction) override {
     GroupParts parts;
-    parts.name = agree_on_communicator(*this, name, device, ranks);
+    parts.name = agree_on_communicator(*this, name, device, ranks, reduction);
     parts.layout = make_layout(rank(), ranks, hub_->hosts());
     const Layout& layout = parts.layout;
     const std::vector<int> neighbours = layout.world_ranks(layout.local);
@@ -121,9 +121,10 @@ class MpiWorld final : public World {
     parts.memory = std::make_shared<GroupMemory>(*hub_, neighbours);
     parts.recorder = flight_->recorder();
     parts.flight = flight_;
-    const std::shared_ptr<RemoteLink> link = hub_->link(layout.ranks);
-    if (!layout.remote.empty()) parts.link = link;
-    if (device.kind == Device::Kind::cpu) return make_group_communicator(std::move(parts));
+    parts.reduction = reduction;
+    const bool on_cpu = device.kind == Device::Kind::cpu;  // else NCCL sums
+    parts.link = hub_->link(layout, on_cpu ? reduction : Reduction::tree);
+    if (on_cpu) return make_group_communicator(std::move(parts));
     parts.device_staging_bytes = hub_->options().device_staging_bytes;
     return cuda_communicator(std::move(parts), device);
   }
