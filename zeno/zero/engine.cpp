@@ -92,7 +92,7 @@ Policy policy_of(const EngineOptions& options) {
   const bool by_mpi = policy.reduction == comm::Reduction::native && options.device.kind == Device::Kind::cpu;
   const DType sent = policy.wire != DType::f32 ? policy.wire : policy.grad;
   require(
-      !by_mpi || mesh.ranks() == 1 || sent == DType::f32, ErrorKind::usage,
+      !by_mpi || options.mesh.ranks() == 1 || sent == DType::f32, ErrorKind::usage,
       "[engine] native reductions on CPUs: got gradients in {}, expected fp32, as MPI has no floats of 16 "
       "bits; leave out communication_data_type and grad_accum_dtype, or --reduction native",
       name_of(sent));
