@@ -153,9 +153,9 @@ class Pipeline::Run final : public PieceSink {
   }
 
   void take(const Piece& piece) override {
-    seen_ += piece.text.size();
     WordCache::Entry* entry = WordCache::fits(piece.text) ? &room_.cache.entry(piece.text) : nullptr;
     if (entry != nullptr && WordCache::holds(*entry, piece.text)) {
+      seen_ += piece.text.size();
       for (size_t i = 0; i < entry->tokens; ++i) add(entry->ids[i], piece, entry->begin[i], entry->end[i]);
       return;
     }
@@ -165,8 +165,10 @@ class Pipeline::Run final : public PieceSink {
     std::vector<Token>& tokens = room_.work.tokens;
     const size_t most = pipeline_.model_->longest_piece();
     for (size_t at = 0; at < piece.text.size(); at += std::min(most, piece.text.size() - at)) {
+      const std::string_view part = piece.text.substr(at, most);
+      seen_ += part.size();
       tokens.clear();
-      pipeline_.model_->encode(piece.text.substr(at, most), room_.work, tokens);
+      pipeline_.model_->encode(part, room_.work, tokens);
       for (const Token& token : tokens) add(token.id, piece, at + token.begin, at + token.end);
     }
     if (entry != nullptr) WordCache::put(*entry, piece.text, tokens);
