@@ -39,7 +39,7 @@ class Builder {
         files_(files.to_build),
         encoder_(spec),
         workers_(threads),
-        batch_bytes_(std::min(size_t(threads) * kBytesPerThread, kRecordBytes)),
+        batch_bytes_(std::min(size_t(threads) * kBytesPerThread, kBatchBytes)),
         writer_(folder, spec.vocab_size) {
     for (const InputFile& file : files_) {
       state_.bytes_total += file.bytes;
@@ -72,8 +72,9 @@ class Builder {
 
  private:
   static constexpr size_t kBytesPerThread = size_t(2) << 20;
-  // Of the records in a batch and of those that all threads are at: each of their bytes costs up to 12.
-  static constexpr size_t kRecordBytes = size_t(64) << 20;
+  static constexpr size_t kBatchBytes = size_t(64) << 20;
+  // Of the records that all threads are at: each of their bytes costs up to 12.
+  static constexpr size_t kRecordBytes = size_t(32) << 20;
   static constexpr size_t kMaxReasons = 20, kMaxUnused = 100;
 
   bool full() const { return spec_.max_samples > 0 && writer_.documents() >= spec_.max_samples; }

@@ -10,6 +10,7 @@ namespace zeno::data::tokenizer {
 namespace {
 
 constexpr size_t kLongestUtf8 = 4;  // bytes of a character
+constexpr size_t kMuchRoom = size_t(1) << 16;
 
 }  // namespace
 
@@ -30,7 +31,10 @@ TextSpan Piece::span(size_t from, size_t to) const {
 }
 
 Rewriting::Rewriting(size_t input_bytes, bool track)
-    : track_(track), most_(input_bytes + max_growth(input_bytes)), left_(max_growth(input_bytes)) {}
+    : track_(track),
+      bytes_(input_bytes),
+      most_(input_bytes + max_growth(input_bytes)),
+      left_(max_growth(input_bytes)) {}
 
 void Rewriting::check(size_t before, size_t after) const {
   require(after <= before + left_, ErrorKind::data,
@@ -39,6 +43,8 @@ void Rewriting::check(size_t before, size_t after) const {
 
 void Rewriting::count(size_t before, size_t after) {
   check(before, after);
+  bytes_ += after;
+  bytes_ -= std::min(bytes_, before);
   if (after > before) left_ -= after - before;
 }
 
@@ -133,6 +139,9 @@ void Rewriter::prepend(std::string_view text) { write(text, in_.empty() ? TextSp
 
 void Rewriter::finish() {
   text_.rewriting->count(in_.size(), out_.size());
+  in_ = {};
+  std::string().swap(text_.text);
+  if (out_.capacity() - out_.size() > kMuchRoom) out_.shrink_to_fit();
   text_.text = std::move(out_);
   text_.origins = std::move(origins_);
 }

@@ -36,9 +36,12 @@ class Rewriting {
   // Error(data) if the rewriting of `before` bytes may not make `after` bytes of them.
   void check(size_t before, size_t after) const;
   void count(size_t before, size_t after);
+  // About how long the input has become.
+  size_t bytes() const { return bytes_; }
 
  private:
   bool track_;
+  size_t bytes_;
   size_t most_;  // bytes that the input may become
   size_t left_;  // bytes that may still be added
 };

@@ -45,7 +45,7 @@ class Origins {
   struct Mark {
     size_t code = 0, text = 0, input = 0;
   };
-  static constexpr size_t kMarkEvery = 4096;  // bytes of codes
+  static constexpr size_t kMarkEvery = 64;  // bytes of codes
 
   void start(Run run);
   void put(uint64_t number);

@@ -227,6 +227,7 @@ class Pipeline::Run final : public PieceSink {
     add(id, piece.span(begin, end), pipeline_.texts_[size_t(id)].blanks);
   }
   void add(const AddedToken& token, const Piece& match) {
+    seen_ += match.text.size();
     if (take_ == nullptr) return add(token.id);
     add(token.id, match.span(0, match.text.size()), count_blanks(match.text));
   }
@@ -240,7 +241,7 @@ class Pipeline::Run final : public PieceSink {
   }
   void hand_over(int32_t id, TextSpan span) {
     if (take_ != nullptr) return (*take_)(id, span);
-    if (ids_->size() == ids_->capacity()) reserve_by_share(*ids_, seen_, whole_.size());
+    if (ids_->size() == ids_->capacity()) reserve_by_share(*ids_, seen_, rewriting_.bytes());
     ids_->push_back(id);
   }
 
