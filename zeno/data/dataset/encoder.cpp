@@ -21,7 +21,7 @@ namespace {
 // text.
 constexpr EncodeOptions kWithSpecials{.add_special = true, .parse_special = true};
 
-// A byte costs 5 to 8 bytes while its tokens are made, and more before that where it is part of a chat. No
+// A byte costs 5 to 9 bytes while its tokens are made, and more before that where it is part of a chat. No
 // context holds as much.
 constexpr size_t kMaxTextBytes = size_t(32) << 20, kMaxSpannedBytes = kMaxTextBytes / 2;
 
