@@ -78,7 +78,10 @@ std::vector<int32_t> PromptEncoder::encode(const Prompt& prompt) {
     const data::RenderedChat chat = template_->render_prompt(
         prompt.messages, nullptr, {.add_generation_prompt = true, .extra = extra_, .now = now_});
     check_length(chat.text);
-    return data::encode_in_pieces(tokenizer_, chat.text, data::SpecialGuard(tokenizer_).cuts(chat)).ids;
+    std::vector<int32_t> tokens;
+    data::for_each_token_in_pieces(tokenizer_, chat.text, data::SpecialGuard(tokenizer_).cuts(chat),
+                                   [&](int32_t id, data::TextSpan) { tokens.push_back(id); });
+    return tokens;
   }
   check_length(prompt.text);
   std::vector<int32_t> tokens = tokenizer_.encode(prompt.text, {.add_special = true, .parse_special = true});

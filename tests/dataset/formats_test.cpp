@@ -88,7 +88,7 @@ TEST(ShareGpt, SpeakersBecomeRoles) {
 }
 
 TEST(ShareGpt, FunctionCallsBecomeToolCalls) {
-  const Json record = Json::parse(
+  Json record = Json::parse(
       R"({"tools": "[{\"name\": \"f\"}]", "conversations": [{"from": "function_call", "value": "{\"name\": \"f\", \"arguments\": \"{\\\"x\\\": 1}\"}"}]})");
   Fields fields(record);
   const ChatRecord chat = read_conversation(fields);
@@ -154,7 +154,7 @@ TEST(Detection, FollowsTheKeys) {
       {R"({"tokens": []})", DataFormat::tokens},
   };
   const auto detected = [](const std::string& line) {
-    const Json record = Json::parse(line);
+    Json record = Json::parse(line);
     return detect_format(Fields(record));
   };
   for (const auto& [line, format] : cases) EXPECT_EQ(int(detected(line)), int(format)) << line;

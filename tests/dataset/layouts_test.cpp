@@ -85,7 +85,7 @@ TEST(Layouts, LossFlagsByOtherNames) {
 }
 
 TEST(Layouts, FunctionCallsAsOpenAiWroteThemOnce) {
-  const Json record = Json::parse(
+  Json record = Json::parse(
       R"({"functions": [{"name": "f"}], "messages": [{"role": "assistant", "content": null, "function_call": {"name": "f", "arguments": "{\"x\": 1}"}}, {"role": "function", "name": "f", "content": "2"}]})");
   Fields fields(record);
   const ChatRecord chat = read_conversation(fields);

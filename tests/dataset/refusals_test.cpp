@@ -88,6 +88,14 @@ TEST(Refusals, TextsThatNoContextHolds) {
                  {"17825793 bytes", "16777216", "split"});
 }
 
+TEST(Refusals, TasksWhoseInstancesRepeatTooMuch) {
+  std::string instances = R"({"input": "", "output": "a"})";
+  for (int i = 0; i < 16; ++i) instances += R"(, {"input": "", "output": "a"})";
+  expect_refused(
+      R"({"instruction": ")" + std::string(4 << 20, 'x') + R"(", "instances": [)" + instances + "]}",
+      {"'instances'", "67108864 bytes", "split the record"});
+}
+
 TEST(Refusals, RecordsOfManySmallValues) {
   std::string texts = "\"\"", keys = "\"text\": \"a\"";
   for (int i = 0; i < 1'000'000; ++i) texts += ",\"\"";

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "zeno/base/error.h"
@@ -31,11 +32,12 @@ void read_in_every_format(const std::string& text) {
   guarded([&] { json = parse_json(text); });
   for (int format = 0; format <= int(DataFormat::tokens); ++format) {
     guarded([&] {
-      Fields fields(json);
-      for (const Record& record : read_record(fields, DataFormat(format))) {
-        if (const auto* alpaca = std::get_if<AlpacaRecord>(&record)) {
-          chat_of(*alpaca);
-          plain_layout_of(*alpaca);
+      Json copy = json;
+      Fields fields(copy);
+      for (Record& record : read_record(fields, DataFormat(format))) {
+        if (auto* alpaca = std::get_if<AlpacaRecord>(&record)) {
+          chat_of(AlpacaRecord(*alpaca));
+          plain_layout_of(std::move(*alpaca));
         }
       }
     });

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "zeno/base/error.h"
 #include "zeno/base/utf8.h"
@@ -49,13 +51,69 @@ std::string place_of(std::string_view text, size_t byte) {
   fail(ErrorKind::data, "not JSON at {}: {}{}", place_of(text, byte), shortened(reason, 120), hope);
 }
 
+// Builds the value from what the library's parser reads. The library's own builder copies each text.
+class TreeBuilder {
+ public:
+  Json take() && { return std::move(root_); }
+
+  bool null() { return add(nullptr); }
+  bool boolean(bool value) { return add(value); }
+  bool number_integer(int64_t value) { return add(value); }
+  bool number_unsigned(uint64_t value) { return add(value); }
+  bool number_float(double value, const std::string&) { return add(value); }
+  bool string(std::string& value) { return add(std::move(value)); }
+  bool binary(Json::binary_t& value) { return add(std::move(value)); }
+  bool start_object(size_t) { return open(Json::value_t::object); }
+  bool end_object() { return close(); }
+  bool start_array(size_t) { return open(Json::value_t::array); }
+  bool end_array() { return close(); }
+  // Of a key that comes twice the last value counts.
+  bool key(std::string& name) {
+    member_ = &(*open_.back())[std::move(name)];
+    return true;
+  }
+  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& error) {
+    if (const auto* syntax = dynamic_cast<const Json::parse_error*>(&error)) throw *syntax;
+    throw dynamic_cast<const Json::out_of_range&>(error);
+  }
+
+ private:
+  template <class T>
+  bool add(T&& value) {
+    place() = std::forward<T>(value);
+    return true;
+  }
+  bool open(Json::value_t type) {
+    Json& value = place();
+    value = type;
+    open_.push_back(&value);
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+  // Where the next value goes. A value moves only while its list grows, and then none inside it is open.
+  Json& place() {
+    if (open_.empty()) return root_;
+    if (open_.back()->is_object()) return *member_;
+    return open_.back()->get_ref<Json::array_t&>().emplace_back();
+  }
+
+  Json root_;
+  std::vector<Json*> open_;  // outermost first
+  Json* member_ = nullptr;   // of the innermost object
+};
+
 }  // namespace
 
 Json parse_json(std::string_view text) {
   const std::string excess = json_excess(text, kRecordLimits);
   require(excess.empty(), ErrorKind::data, "{}", excess);
   try {
-    return Json::parse(text);
+    TreeBuilder builder;
+    Json::sax_parse(text, &builder);
+    return std::move(builder).take();
   } catch (const nlohmann::json::parse_error& error) {
     fail_parse(text, error);
   } catch (const nlohmann::json::out_of_range&) {

@@ -38,17 +38,23 @@ Tokenizer Tokenizer::parse(std::string_view json, std::string_view where) try {
 }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
-  tokenizer::Draft draft;
-  draft.ids.reserve(text.size() / 4 + 8);
-  state_->pipeline.encode(text, options.add_special, options.parse_special, draft);
-  return std::move(draft.ids);
+  std::vector<int32_t> ids;
+  ids.reserve(text.size() / 4 + 8);
+  state_->pipeline.encode(text, options, ids);
+  return ids;
 }
 
 Encoding Tokenizer::encode_with_spans(std::string_view text, EncodeOptions options) const {
-  tokenizer::Draft draft;
-  draft.with_spans = true;
-  state_->pipeline.encode(text, options.add_special, options.parse_special, draft);
-  return {std::move(draft.ids), std::move(draft.spans)};
+  Encoding encoding;
+  for_each_token(text, options, [&](int32_t id, TextSpan span) {
+    encoding.ids.push_back(id);
+    encoding.spans.push_back(span);
+  });
+  return encoding;
+}
+
+void Tokenizer::for_each_token(std::string_view text, EncodeOptions options, const TakeToken& take) const {
+  state_->pipeline.encode(text, options, take);
 }
 
 std::vector<std::vector<int32_t>> Tokenizer::encode_all(std::span<const std::string_view> texts,

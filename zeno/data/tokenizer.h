@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -29,6 +30,8 @@ struct Encoding {
   std::vector<TextSpan> spans;  // of each id: bytes of the input; empty where the post-processor added it
 };
 
+using TakeToken = std::function<void(int32_t id, TextSpan span)>;
+
 class Tokenizer {
  public:
   static Tokenizer open(const Path& folder);
@@ -39,6 +42,8 @@ class Tokenizer {
   // Bytes that are not UTF-8 survive in byte-level tokenizers; the others see U+FFFD in their place.
   std::vector<int32_t> encode(std::string_view text, EncodeOptions options = {}) const;
   Encoding encode_with_spans(std::string_view text, EncodeOptions options = {}) const;
+  // The same tokens one by one, as they are made: what they become takes the memory, not they.
+  void for_each_token(std::string_view text, EncodeOptions options, const TakeToken& take) const;
   // Many texts on all cores, in order.
   std::vector<std::vector<int32_t>> encode_all(std::span<const std::string_view> texts,
                                                EncodeOptions options = {}) const;

@@ -15,15 +15,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json first_messages(const Json& messages, size_t count) {
-  Json out = Json::array();
-  for (size_t i = 0; i < count; ++i) out.push_back(messages[i]);
-  return out;
+using Messages = jinja::JsonList;
+
+Messages first_messages(const Messages& messages, size_t count) {
+  return {messages.begin(), messages.begin() + std::ptrdiff_t(count)};
 }
 
 class Finder {
  public:
-  Finder(const SpanSource& source, const Json& messages, const jinja::Rendered& rendered,
+  Finder(const SpanSource& source, const Messages& messages, const jinja::Rendered& rendered,
          const std::vector<Passage>& passages)
       : source_(source), messages_(messages), text_(rendered.text), passages_(passages) {}
 
@@ -34,7 +34,7 @@ class Finder {
       found[speech.message] = true;
     }
     for (size_t i = 0; i < messages_.size(); ++i) {
-      if (is_assistant(messages_[i]) && !found[i] && says_something(messages_[i])) unknown(i);
+      if (is_assistant(*messages_[i]) && !found[i] && says_something(*messages_[i])) unknown(i);
     }
     return std::move(out_);
   }
@@ -69,7 +69,7 @@ class Finder {
     jinja::Rendered rendered;
     std::vector<Passage> passages;
   };
-  std::optional<Other> render(const Json& messages, bool prompt) const {
+  std::optional<Other> render(const Messages& messages, bool prompt) const {
     try {
       Other out{source_.render(messages, prompt), {}};
       out.passages = passages_of(out.rendered, messages);
@@ -102,7 +102,7 @@ class Finder {
     const size_t words = passages_[speech.first].begin;
     const std::string lead = text_.substr(begin, words - begin);
     // The same text behind the same role has the same header: conversations stay linear in their turns.
-    const std::string before = speech.message == 0 ? "" : messages_[speech.message - 1].value("role", "");
+    const std::string before = speech.message == 0 ? "" : messages_[speech.message - 1]->value("role", "");
     const auto [known, is_new] = headers_.try_emplace({before, lead}, 0);
     if (is_new) known->second = header_size(speech.message, lead);
     return known->second;
@@ -110,7 +110,7 @@ class Finder {
 
   // How much of `lead`, the text before the words of message i, is there before the model begins to write.
   size_t header_size(size_t i, const std::string& lead) const {
-    const Json before = first_messages(messages_, i);
+    const Messages before = first_messages(messages_, i);
     const std::optional<Other> prompted = i == 0 ? std::nullopt : render(before, true);
     if (!prompted) return behind_prompt(i, lead, std::nullopt, source_.prompt);
     const std::string prompt = tail_of(prompted->rendered, prompted->passages);
@@ -143,8 +143,9 @@ class Finder {
   // What stands before the words of any message of the assistant is its header. White space is not: where the
   // prompt ends without it, the model has to write it.
   size_t plain_header_size(size_t i, const std::string& lead, std::optional<size_t> from) const {
-    Json messages = first_messages(messages_, i);
-    messages.push_back({{"role", "assistant"}, {"content", "x"}});
+    const Json answer = {{"role", "assistant"}, {"content", "x"}};
+    Messages messages = first_messages(messages_, i);
+    messages.push_back(&answer);
     const std::optional<Other> plain = render(messages, false);
     if (!plain) return lead.size();
     for (const Speech& speech : speeches_of(plain->passages)) {
@@ -211,7 +212,7 @@ class Finder {
   // The same text before the same role holds the same end.
   size_t known_later_end(size_t i, std::string_view behind, const Passage* follower) {
     const bool known = follower && follower->message != kNoMessage;
-    const std::string next = known ? messages_[follower->message].value("role", "") : "";
+    const std::string next = known ? messages_[follower->message]->value("role", "") : "";
     const auto [found, is_new] = ends_.try_emplace({next, std::string(behind)}, 0);
     if (is_new) found->second = later_end(i, behind, follower);
     return found->second;
@@ -229,8 +230,8 @@ class Finder {
     }
     if (!follower || follower->message == kNoMessage) return 0;
     // What does not stand before a message of that role elsewhere.
-    const Json alone = Json::array({{{"role", messages_[follower->message]["role"]}, {"content", "x"}}});
-    const std::optional<Other> first = render(alone, false);
+    const Json alone = {{"role", (*messages_[follower->message])["role"]}, {"content", "x"}};
+    const std::optional<Other> first = render({&alone}, false);
     if (!first) return 0;
     const auto words = std::find_if(first->passages.begin(), first->passages.end(), [](const Passage& p) {
       return p.speaker != Speaker::writing && p.message == 0;
@@ -241,7 +242,7 @@ class Finder {
   }
 
   const SpanSource& source_;
-  const Json& messages_;
+  const Messages& messages_;
   const std::string& text_;
   const std::vector<Passage>& passages_;
   // By the role before and the text behind it; by the role behind and the text before it.
@@ -251,7 +252,7 @@ class Finder {
 
 }  // namespace
 
-AssistantSpans find_assistant_spans(const SpanSource& source, const Json& messages,
+AssistantSpans find_assistant_spans(const SpanSource& source, const Messages& messages,
                                     const jinja::Rendered& rendered, const std::vector<Passage>& passages) {
   return Finder(source, messages, rendered, passages).run();
 }
@@ -282,10 +283,10 @@ std::vector<AssistantSpan> marked_spans(const std::vector<TextSpan>& marked,
 }
 
 std::string usual_prompt(const SpanSource& source) {
-  const Json question = Json::array({{{"role", "user"}, {"content", "x"}}});
+  const Json question = {{"role", "user"}, {"content", "x"}};
   try {
-    const std::string silent = source.render(question, false).text,
-                      prompt = source.render(question, true).text;
+    const std::string silent = source.render({&question}, false).text,
+                      prompt = source.render({&question}, true).text;
     return prompt.substr(common_beginning(prompt, silent));
   } catch (const Error&) {
     return {};

@@ -33,14 +33,14 @@ struct AssistantSpans {
 
 struct SpanSource {
   // Renders some messages; throws Error(data) where the template refuses them.
-  std::function<jinja::Rendered(const nlohmann::ordered_json& messages, bool generation_prompt)> render;
+  std::function<jinja::Rendered(const jinja::JsonList& messages, bool generation_prompt)> render;
   std::string prompt;  // what makes the model answer a plain question; empty: the template writes nothing
   std::string eos;     // may be empty
   std::string where;   // the template, for errors
 };
 
 // An assistant message that is not in the text is an Error(data).
-AssistantSpans find_assistant_spans(const SpanSource& source, const nlohmann::ordered_json& messages,
+AssistantSpans find_assistant_spans(const SpanSource& source, const jinja::JsonList& messages,
                                     const jinja::Rendered& rendered, const std::vector<Passage>& passages);
 
 // The same for a template that marks the assistant's text with {% generation %}: the marked ranges, without

@@ -30,6 +30,13 @@ void check_messages(const Json& messages) {
   }
 }
 
+jinja::JsonList elements_of(const Json& list) {
+  jinja::JsonList out;
+  out.reserve(list.size());
+  for (const Json& element : list) out.push_back(&element);
+  return out;
+}
+
 // The text of a message that is to be continued.
 std::string& last_text(Json& messages) {
   require(!messages.empty(), ErrorKind::data, "continue the last message: there is none");
@@ -143,20 +150,31 @@ struct ChatTemplate::Parts {
     return named("default") != variants.end() ? *named("default") : variants.front();
   }
 
-  jinja::Rendered run(const Variant& chosen, const Json& messages, const Json& tools,
+  jinja::Rendered run(const Variant& chosen, const jinja::JsonList& messages, const Json& tools,
                       const ChatOptions& options) const {
-    Json context = tokens;
-    context["messages"] = messages;
-    context["tools"] = tools;
-    context["documents"] = nullptr;
-    context["add_generation_prompt"] = options.add_generation_prompt;
-    const Json given = template_variables(options.extra);
-    for (const auto& [name, value] : given.items()) context[name] = value;
-    return chosen.compiled.render(context, {.now = options.now});
+    static const Json kNone;
+    const Json prompt = options.add_generation_prompt, given = template_variables(options.extra);
+    std::vector<jinja::Variable> variables;
+    for (const auto& [name, value] : tokens.get_ref<const Json::object_t&>())
+      variables.push_back({name, &value});
+    const auto set = [&](const std::string& name, auto value) {
+      const auto known = std::ranges::find(variables, name, &jinja::Variable::name);
+      if (known == variables.end()) {
+        variables.push_back({name, std::move(value)});
+      } else {
+        known->value = std::move(value);
+      }
+    };
+    set("messages", messages);
+    set("tools", &tools);
+    set("documents", &kNone);
+    set("add_generation_prompt", &prompt);
+    for (const auto& [name, value] : given.get_ref<const Json::object_t&>()) set(name, &value);
+    return chosen.compiled.render(variables, {.now = options.now});
   }
 
   SpanSource span_source(const Variant& chosen, const Json& tools, const ChatOptions& options) const {
-    const auto render = [this, &chosen, tools, options](const Json& messages, bool prompt) {
+    const auto render = [this, &chosen, tools, options](const jinja::JsonList& messages, bool prompt) {
       ChatOptions own = options;
       own.add_generation_prompt = prompt;
       return run(chosen, messages, tools, own);
@@ -167,15 +185,16 @@ struct ChatTemplate::Parts {
   // Adds who says what.
   RenderedChat told_apart(const Variant& chosen, const Json& messages, const Json& tools,
                           const ChatOptions& options) const {
-    jinja::Rendered rendered = run(chosen, messages, tools, options);
-    const std::vector<Passage> passages = passages_of(rendered, messages);
+    const jinja::JsonList list = elements_of(messages);
+    jinja::Rendered rendered = run(chosen, list, tools, options);
+    const std::vector<Passage> passages = passages_of(rendered, list);
     RenderedChat out;
     out.others = words_of_others(passages);
     AssistantSpans found;
     if (chosen.compiled.marks_generation()) {
       found.spans = marked_spans(rendered.generated, passages);
     } else {
-      found = find_assistant_spans(span_source(chosen, tools, options), messages, rendered, passages);
+      found = find_assistant_spans(span_source(chosen, tools, options), list, rendered, passages);
     }
     const Unwritten unwritten = find_unwritten(rendered, messages, tools);
     out.assistant = without_lost_calls(std::move(found.spans), unwritten, messages);
@@ -189,7 +208,7 @@ struct ChatTemplate::Parts {
     require(!options.add_generation_prompt, ErrorKind::usage,
             "continue the last message: not possible together with a generation prompt");
     last_text(messages) += kContinueMark;
-    std::string text = run(chosen, messages, tools, options).text;
+    std::string text = run(chosen, elements_of(messages), tools, options).text;
     const std::string_view mark = kContinueMark.substr(0, kContinueMark.size() - 1);
     const size_t at = text.rfind(mark);
     require(at != text.npos, ErrorKind::data,
@@ -234,16 +253,17 @@ std::string ChatTemplate::render_text(const Json& messages, const Json& tools,
   const Json offered = tools.empty() ? Json() : tools;
   const Parts::Variant& chosen = parts_->variant(offered);
   if (options.continue_final_message) return parts_->continued(chosen, messages, offered, options);
-  return parts_->run(chosen, messages, offered, options).text;
+  return parts_->run(chosen, elements_of(messages), offered, options).text;
 }
 
 RenderedChat ChatTemplate::render_prompt(const Json& messages, const Json& tools,
                                          const ChatOptions& options) const {
   check_messages(messages);
   const Json offered = tools.empty() ? Json() : tools;
-  jinja::Rendered rendered = parts_->run(parts_->variant(offered), messages, offered, options);
+  const jinja::JsonList list = elements_of(messages);
+  jinja::Rendered rendered = parts_->run(parts_->variant(offered), list, offered, options);
   RenderedChat out;
-  out.others = words_of_others(passages_of(rendered, messages));
+  out.others = words_of_others(passages_of(rendered, list));
   out.text = std::move(rendered.text);
   return out;
 }

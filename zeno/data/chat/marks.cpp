@@ -23,6 +23,16 @@ size_t bracketed_size(std::string_view text) {
   return end != text.npos && text[end] == close ? end + 1 : 0;
 }
 
+// The first mark of a text, which is not empty; what follows is left.
+std::string_view take_mark(std::string_view& text) {
+  size_t size = bracketed_size(text);
+  while (size < text.size() && is_word(text[size]) && (size == 0 || is_word(text[size - 1]))) ++size;
+  size = std::max<size_t>(size, 1);
+  const std::string_view mark = text.substr(0, size);
+  text.remove_prefix(size);
+  return mark;
+}
+
 bool same_but_for_numbers(std::string_view a, std::string_view b) {
   const auto without_digits = [](std::string_view text) {
     std::string out(text);
@@ -36,20 +46,17 @@ bool same_but_for_numbers(std::string_view a, std::string_view b) {
 
 std::vector<std::string_view> marks_of(std::string_view text) {
   std::vector<std::string_view> out;
-  while (!text.empty()) {
-    size_t size = bracketed_size(text);
-    while (size < text.size() && is_word(text[size]) && (size == 0 || is_word(text[size - 1]))) ++size;
-    size = std::max<size_t>(size, 1);
-    out.push_back(text.substr(0, size));
-    text.remove_prefix(size);
-  }
+  while (!text.empty()) out.push_back(take_mark(text));
   return out;
 }
 
 size_t common_beginning(std::string_view a, std::string_view b) {
-  const std::vector<std::string_view> x = marks_of(a), y = marks_of(b);
   size_t bytes = 0;
-  for (size_t i = 0; i < std::min(x.size(), y.size()) && x[i] == y[i]; ++i) bytes += x[i].size();
+  while (!a.empty() && !b.empty()) {
+    const std::string_view mark = take_mark(a);
+    if (mark != take_mark(b)) break;
+    bytes += mark.size();
+  }
   return bytes;
 }
 

@@ -6,24 +6,24 @@
 namespace zeno::data {
 namespace {
 
-bool in_messages(const jinja::Source& source, const nlohmann::ordered_json& messages) {
+bool in_messages(const jinja::Source& source, const jinja::JsonList& messages) {
   return source.variable == "messages" && source.element >= 0 && size_t(source.element) < messages.size();
 }
 
 // Of a source, wherever the template writes it.
-Passage passage_of(const jinja::Source& source, const nlohmann::ordered_json& messages) {
+Passage passage_of(const jinja::Source& source, const jinja::JsonList& messages) {
   Passage out;
   // Special tokens, and the role of a message, are part of the layout.
   if (source.variable.ends_with("_token") || source.key == "role") return out;
   out.speaker = Speaker::other;
   if (!in_messages(source, messages)) return out;
   out.message = size_t(source.element);
-  if (is_assistant(messages[out.message])) out.speaker = Speaker::assistant;
+  if (is_assistant(*messages[out.message])) out.speaker = Speaker::assistant;
   return out;
 }
 
 std::vector<Passage> passages_of_sources(const std::vector<jinja::Source>& sources,
-                                         const nlohmann::ordered_json& messages) {
+                                         const jinja::JsonList& messages) {
   std::vector<Passage> out(sources.size());
   for (size_t i = 1; i < sources.size(); ++i) out[i] = passage_of(sources[i], messages);
   return out;
@@ -35,7 +35,7 @@ bool is_assistant(const nlohmann::ordered_json& message) {
   return message.is_object() && message.contains("role") && message["role"] == "assistant";
 }
 
-std::vector<Passage> passages_of(const jinja::Rendered& rendered, const nlohmann::ordered_json& messages) {
+std::vector<Passage> passages_of(const jinja::Rendered& rendered, const jinja::JsonList& messages) {
   const std::vector<Passage> sources = passages_of_sources(rendered.sources, messages);
   std::vector<Passage> out;
   out.reserve(rendered.stretches.size());

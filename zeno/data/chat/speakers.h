@@ -28,7 +28,7 @@ struct Passage {
 
 bool is_assistant(const nlohmann::ordered_json& message);
 // The passages of a text that was rendered from `messages`, in order.
-std::vector<Passage> passages_of(const jinja::Rendered& rendered, const nlohmann::ordered_json& messages);
+std::vector<Passage> passages_of(const jinja::Rendered& rendered, const jinja::JsonList& messages);
 // The bytes of others, ascending and apart from each other.
 std::vector<TextSpan> words_of_others(const std::vector<Passage>& passages);
 

@@ -40,21 +40,18 @@ std::vector<size_t> SpecialGuard::cuts(const RenderedChat& chat) const {
   return out;
 }
 
-Encoding encode_in_pieces(const Tokenizer& tokenizer, const std::string& text,
-                          const std::vector<size_t>& cuts) {
+void for_each_token_in_pieces(const Tokenizer& tokenizer, std::string_view text,
+                              const std::vector<size_t>& cuts, const TakeToken& take) {
   constexpr EncodeOptions kOptions{.add_special = false, .parse_special = true};
-  if (cuts.empty()) return tokenizer.encode_with_spans(text, kOptions);
-  Encoding all;
   size_t begin = 0;
+  const TakeToken take_moved = [&](int32_t id, TextSpan span) {
+    take(id, {span.begin + begin, span.end + begin});
+  };
   for (size_t i = 0; i <= cuts.size(); ++i) {
     const size_t end = i == cuts.size() ? text.size() : cuts[i];
-    const Encoding piece =
-        tokenizer.encode_with_spans(std::string_view(text).substr(begin, end - begin), kOptions);
-    all.ids.insert(all.ids.end(), piece.ids.begin(), piece.ids.end());
-    for (const TextSpan& span : piece.spans) all.spans.push_back({span.begin + begin, span.end + begin});
+    tokenizer.for_each_token(text.substr(begin, end - begin), kOptions, take_moved);
     begin = end;
   }
-  return all;
 }
 
 }  // namespace zeno::data

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "zeno/data/chat/chat_template.h"
@@ -27,8 +28,8 @@ class SpecialGuard {
   size_t longest_ = 0;
 };
 
-// Tokens of a text; none reaches over a cut.
-Encoding encode_in_pieces(const Tokenizer& tokenizer, const std::string& text,
-                          const std::vector<size_t>& cuts);
+// Tokens of a text in order; none reaches over a cut.
+void for_each_token_in_pieces(const Tokenizer& tokenizer, std::string_view text,
+                              const std::vector<size_t>& cuts, const TakeToken& take);
 
 }  // namespace zeno::data

@@ -25,7 +25,7 @@ class SampleEncoder {
   // Error(data): the record cannot be used, for the reason given. Error(usage): none of its kind can. Adds
   // what the chat template does to records of this kind that a user should know, in words that are the same
   // for all.
-  Sample encode(const Record& record, std::vector<std::string>& remarks) const;
+  Sample encode(Record&& record, std::vector<std::string>& remarks) const;
   // A piece of a plain text file. Special tokens in its text are plain text.
   Sample encode_text(std::string_view piece, bool first, bool last) const;
   // How records of a format are written, for the log.
@@ -33,11 +33,11 @@ class SampleEncoder {
 
  private:
   struct Parts;
-  Sample encode_chat(const ChatRecord& chat, std::vector<std::string>& remarks) const;
+  Sample encode_chat(ChatRecord&& chat, std::vector<std::string>& remarks) const;
   std::vector<TextSpan> trained_spans(const std::vector<AssistantSpan>& spans, const ChatRecord& chat) const;
-  Sample encode_prompt(const PromptRecord& record) const;
+  Sample encode_prompt(PromptRecord&& record) const;
   Sample encode_whole(const std::string& text) const;
-  Sample encode_tokens(const TokenRecord& record) const;
+  Sample encode_tokens(TokenRecord&& record) const;
   void check_ids(const Sample& sample) const;
 
   std::unique_ptr<const Parts> parts_;

@@ -1,6 +1,7 @@
 #include "zeno/data/dataset/fields.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "zeno/base/error.h"
 #include "zeno/base/utf8.h"
@@ -20,15 +21,14 @@ bool is_empty_value(const Json& value) {
          (value.is_structured() && value.empty());
 }
 
-Fields::Fields(const Json& record, const Columns& columns) : columns_(&columns) {
+Fields::Fields(Json& record, const Columns& columns) : columns_(&columns) {
   static const std::string kMessages = "messages";
   if (record.is_array() && !record.empty() && looks_like_message(record[0])) {
     entries_.push_back({&kMessages, kMessages, &record});
     return;
   }
   require(record.is_object(), ErrorKind::data, "not a JSON object");
-  const auto& object = record.get_ref<const Json::object_t&>();
-  for (const auto& [key, value] : object) {
+  for (auto& [key, value] : record.get_ref<Json::object_t&>()) {
     // A column stands for its field, and neither name for anything else.
     std::string_view name = key;
     for (const auto& [field, column] : columns) {
@@ -65,12 +65,12 @@ const Fields::Entry* Fields::entry_of(Names names) const {
   return nullptr;
 }
 
-const Json* Fields::find(Names names) const {
+Json* Fields::find(Names names) const {
   const Entry* entry = entry_of(names);
   return entry == nullptr ? nullptr : entry->value;
 }
 
-const Json* Fields::take(Names names) {
+Json* Fields::take(Names names) {
   const Entry* entry = entry_of(names);
   if (entry == nullptr) return nullptr;
   entries_[size_t(entry - entries_.data())].taken = true;
@@ -81,7 +81,7 @@ std::string Fields::text(Names names) {
   const Entry* entry = entry_of(names);
   require(entry != nullptr, ErrorKind::data, "no '{}'; the fields are {}", *names.begin(), list());
   require(entry->value->is_string(), ErrorKind::data, "'{}' is not a text", shortened(*entry->key, 40));
-  return take(names)->get<std::string>();
+  return std::move(take(names)->get_ref<std::string&>());
 }
 
 std::string Fields::optional_text(Names names) { return has(names) ? text(names) : std::string(); }

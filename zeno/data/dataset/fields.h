@@ -1,7 +1,8 @@
 // The fields of one record by the names that Zeno knows, and which of them were read. Values that were not
 // read are reported to the user, so nothing is dropped silently.
 //
-// A view: the record and the columns must outlive it. For one thread.
+// A view: the record and the columns must outlive it. Texts are moved out of the record as they are read. For
+// one thread.
 #pragma once
 
 #include <initializer_list>
@@ -22,14 +23,14 @@ class Fields {
  public:
   // An object, or a list of messages, which reads as {"messages": list}. A field of `columns` is looked for
   // in its column only. Error(data): neither, or a column that must be there is not.
-  explicit Fields(const Json& record, const Columns& columns = kNoColumns);
+  explicit Fields(Json& record, const Columns& columns = kNoColumns);
 
   // The first of several names of one thing that has a value other than null; null: none. Names match in any
   // case. `take` marks it as read.
-  const Json* find(Names names) const;
-  const Json* take(Names names);
+  Json* find(Names names) const;
+  Json* take(Names names);
   bool has(Names names) const { return find(names) != nullptr; }
-  // A text that must be there, or may be. Error(data): missing, or not a text.
+  // A text that must be there, or may be; it is moved out of the record. Error(data): missing, or not a text.
   std::string text(Names names);
   std::string optional_text(Names names);
   // A text unchanged, or null if the field is missing or not a text.
@@ -54,7 +55,7 @@ class Fields {
   struct Entry {
     const std::string* key;  // in the file
     std::string_view name;   // to Zeno; empty: hidden by --columns
-    const Json* value;
+    Json* value;
     bool taken = false;
   };
   const Entry* entry_of(Names names) const;

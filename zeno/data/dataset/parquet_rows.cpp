@@ -91,8 +91,11 @@ void ParquetRows::next(std::vector<RawRecord>& out) {
   for (size_t bytes = 0; bytes < piece_bytes_ && rows_.next(row);) {
     text_.clear();
     append_json(row, text_);
-    out.push_back({.text = text_, .line = uint32_t(rows_.rows_read()), .error = {}});
     bytes += sizeof(RawRecord) + text_.size();
+    // The room is for the next row, unless it is much.
+    out.push_back({.text = text_.size() < piece_bytes_ / 4 ? text_ : std::exchange(text_, {}),
+                   .line = uint32_t(rows_.rows_read()),
+                   .error = {}});
   }
 }
 

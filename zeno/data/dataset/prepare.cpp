@@ -11,6 +11,7 @@
 #include "zeno/base/quantity.h"
 #include "zeno/base/utf8.h"
 #include "zeno/base/workers.h"
+#include "zeno/data/dataset/byte_budget.h"
 #include "zeno/data/dataset/cache.h"
 #include "zeno/data/dataset/encoder.h"
 #include "zeno/data/dataset/identity.h"
@@ -38,7 +39,7 @@ class Builder {
         files_(files.to_build),
         encoder_(spec),
         workers_(threads),
-        batch_bytes_(size_t(threads) * kBytesPerThread),
+        batch_bytes_(std::min(size_t(threads) * kBytesPerThread, kBatchBytes)),
         writer_(folder, spec.vocab_size) {
     for (const InputFile& file : files_) {
       state_.bytes_total += file.bytes;
@@ -71,6 +72,9 @@ class Builder {
 
  private:
   static constexpr size_t kBytesPerThread = size_t(2) << 20;
+  static constexpr size_t kBatchBytes = size_t(64) << 20;
+  // Of the records that all threads are at: each of their bytes costs up to 12.
+  static constexpr size_t kRecordBytes = size_t(32) << 20;
   static constexpr size_t kMaxReasons = 20, kMaxUnused = 100;
 
   bool full() const { return spec_.max_samples > 0 && writer_.documents() >= spec_.max_samples; }
@@ -84,7 +88,7 @@ class Builder {
     if (files_[file].kind == FileKind::plain_text || !item.bad.empty()) return;
     if (format == DataFormat::automatic) {
       try {
-        const Json record = parse_json(item.raw.text);
+        Json record = parse_json(item.raw.text);
         format = detect_format(Fields(record, spec_.columns));
       } catch (const Error& error) {
         item.bad = error.what();
@@ -94,22 +98,28 @@ class Builder {
     item.format = format;
   }
 
-  void encode(Item& item) const try {
+  void encode(Item& item) try {
     if (!item.bad.empty()) return;
+    const ByteBudget::Share share(budget_, item.raw.text.size());
     if (files_[item.file].kind == FileKind::plain_text) {
       item.samples.push_back(encoder_.encode_text(item.raw.text, item.raw.first, item.raw.last));
       return;
     }
-    const Json json = parse_json(item.raw.text);
-    Fields fields(json, spec_.columns);
-    const std::vector<Record> records = read_record(fields, item.format);
-    item.unused = fields.unused();
-    for (const Record& record : records) {
-      item.samples.push_back(encoder_.encode(record, item.remarks));
+    for (Record& record : records_of(item)) {
+      item.samples.push_back(encoder_.encode(std::move(record), item.remarks));
     }
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::data) throw;
     item.bad = error.what();
+  }
+
+  // A record may be large: each form of it goes as soon as the next one is there.
+  std::vector<Record> records_of(Item& item) const {
+    Json json = parse_json(std::exchange(item.raw.text, {}));
+    Fields fields(json, spec_.columns);
+    std::vector<Record> records = read_record(fields, item.format);
+    item.unused = fields.unused();
+    return records;
   }
 
   void write_batch(const BuildProgress& progress) {
@@ -194,6 +204,7 @@ class Builder {
   SampleEncoder encoder_;
   Workers workers_;
   size_t batch_bytes_;
+  ByteBudget budget_{kRecordBytes};
   CacheWriter writer_;
   std::vector<Item> batch_;
   size_t batched_ = 0;  // bytes in the batch

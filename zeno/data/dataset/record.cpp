@@ -20,6 +20,7 @@ constexpr Names kAsked{"instruction", "question", "query", "problem", "inputs", 
 constexpr Names kAnswer{"output",  "response", "completion",         "solution",
                         "targets", "target",   "generated_solution", "answer"};
 constexpr Names kPlainText{"text", "content"};
+constexpr size_t kMaxInstanceBytes = size_t(64) << 20;  // of all samples of a task together
 
 bool has_array(const Fields& fields, Names names) {
   const Json* value = fields.find(names);
@@ -33,21 +34,19 @@ bool has_instances(const Fields& fields) {
 bool has_answer(const Fields& fields) { return fields.has(kAnswer) || fields.has({"answers"}); }
 
 Record read_prompt(Fields& fields) {
-  const Json* prompt = fields.find({"prompt"});
-  const Json* completion = fields.find(kCompletion);
-  const Json turns = prompt == nullptr ? Json() : list_of(*prompt);
-  if (turns.is_null() || completion == nullptr) {
+  Json* prompt = fields.take({"prompt"});
+  Json* completion = fields.take(kCompletion);
+  Json turns = prompt == nullptr || completion == nullptr ? Json() : take_list(*prompt);
+  if (turns.is_null()) {
     std::string text = fields.text({"prompt"});
     return PromptRecord{std::move(text), fields.text(kCompletion)};
   }
-  const Json answer = list_of(*completion);
+  Json answer = take_list(*completion);
   require(answer.is_array(), ErrorKind::data, "'prompt' is a list of messages and '{}' is not",
           *kCompletion.begin());
   ChatRecord chat;
-  add_messages(turns, false, chat);
-  add_messages(answer, true, chat);
-  fields.take({"prompt"});
-  fields.take(kCompletion);
+  add_messages(std::move(turns), false, chat);
+  add_messages(std::move(answer), true, chat);
   chat.tools = read_tools(fields);
   return chat;
 }
@@ -55,8 +54,8 @@ Record read_prompt(Fields& fields) {
 // SQuAD writes {"text": ["…", …], "answer_start": […]}: several annotators, who should agree.
 std::string answer_text(Fields& fields) {
   if (fields.has(kAnswer)) return fields.text(kAnswer);
-  const Json* answers = fields.take({"answers"});
-  const Json* texts = answers;
+  Json* answers = fields.take({"answers"});
+  Json* texts = answers;
   if (texts != nullptr && texts->is_object()) texts = texts->contains("text") ? &(*texts)["text"] : nullptr;
   const bool list = texts != nullptr && texts->is_array() && !texts->empty() &&
                     std::ranges::all_of(*texts, [](const Json& text) { return text.is_string(); });
@@ -64,19 +63,19 @@ std::string answer_text(Fields& fields) {
   require(std::ranges::all_of(*texts, [&](const Json& text) { return text == (*texts)[0]; }), ErrorKind::data,
           "'answers' has different texts, expected one to train on; write it into a field of its own");
   if (answers->is_object() && answers->contains("answer_start")) fields.add_unused("answers.answer_start");
-  return (*texts)[0].get<std::string>();
+  return std::move((*texts)[0].get_ref<std::string&>());
 }
 
 std::vector<std::pair<std::string, std::string>> read_history(Fields& fields) {
   std::vector<std::pair<std::string, std::string>> out;
-  const Json* value = fields.take({"history"});
+  Json* value = fields.take({"history"});
   if (value == nullptr || is_empty_value(*value)) return out;
-  const Json history = list_of(*value);
+  Json history = take_list(*value);
   require(history.is_array(), ErrorKind::data, "'history' is not a list");
-  for (const Json& turn : history) {
+  for (Json& turn : history) {
     const bool pair = turn.is_array() && turn.size() == 2 && turn[0].is_string() && turn[1].is_string();
     require(pair, ErrorKind::data, "'history' is not a list of [question, answer] pairs");
-    out.emplace_back(turn[0].get<std::string>(), turn[1].get<std::string>());
+    out.emplace_back(std::move(turn[0].get_ref<std::string&>()), std::move(turn[1].get_ref<std::string&>()));
   }
   return out;
 }
@@ -91,7 +90,8 @@ AlpacaRecord read_alpaca(Fields& fields) {
     if (std::exchange(first, false)) {
       out.instruction = std::move(text);
     } else if (!text.empty()) {
-      out.input += (out.input.empty() ? "" : "\n") + text;
+      if (!out.input.empty()) out.input += '\n';
+      out.input += text;
     }
   }
   require(!first, ErrorKind::data, "no 'instruction'; the fields are {}", fields.list());
@@ -105,11 +105,16 @@ std::vector<Record> read_instances(Fields& fields) {
   const AlpacaRecord task{
       .system = {}, .instruction = fields.text({"instruction"}), .input = {}, .output = {}, .history = {}};
   std::vector<Record> out;
-  for (const Json& instance : *fields.take({"instances"})) {
+  size_t bytes = 0;  // each sample has the instruction
+  for (Json& instance : *fields.take({"instances"})) {
     Fields parts(instance);
     AlpacaRecord sample = task;
     sample.input = parts.optional_text({"input"});
     sample.output = parts.text({"output"});
+    bytes += sample.instruction.size() + sample.input.size() + sample.output.size();
+    require(bytes <= kMaxInstanceBytes, ErrorKind::data,
+            "the instruction and its 'instances' make samples of more than {} bytes; split the record",
+            kMaxInstanceBytes);
     for (const std::string& name : parts.unused()) fields.add_unused("instances." + name);
     out.push_back(std::move(sample));
   }
@@ -123,30 +128,37 @@ bool is_pretraining(const ChatRecord& chat) {
 
 Record read_chat(Fields& fields) {
   ChatRecord chat = read_conversation(fields);
-  if (is_pretraining(chat)) return TextRecord{chat.messages[0]["content"].get<std::string>()};
+  if (is_pretraining(chat)) return TextRecord{std::move(chat.messages[0]["content"].get_ref<std::string&>())};
   return chat;
 }
 
-std::vector<Record> read_samples(Fields& fields, DataFormat format) {
+Record read_sample(Fields& fields, DataFormat format) {
   switch (format) {
     case DataFormat::messages:
     case DataFormat::sharegpt:
-      return {read_chat(fields)};
+      return read_chat(fields);
     case DataFormat::alpaca:
-      if (has_instances(fields)) return read_instances(fields);
-      return {read_alpaca(fields)};
+      return read_alpaca(fields);
     case DataFormat::prompt_completion:
-      return {read_prompt(fields)};
+      return read_prompt(fields);
     case DataFormat::text:
       // ms-swift writes texts to pre-train on as responses to nothing.
-      if (!fields.has(kPlainText) && fields.has({"response"})) return {TextRecord{fields.text({"response"})}};
-      return {TextRecord{fields.text(kPlainText)}};
+      if (!fields.has(kPlainText) && fields.has({"response"})) return TextRecord{fields.text({"response"})};
+      return TextRecord{fields.text(kPlainText)};
     case DataFormat::tokens:
-      return {read_tokens(fields)};
+      return read_tokens(fields);
     case DataFormat::automatic:
       break;
   }
-  return read_samples(fields, detect_format(fields));
+  fail(ErrorKind::internal, "[data] the format of a record is not known");
+}
+
+std::vector<Record> read_samples(Fields& fields, DataFormat format) {
+  if (format == DataFormat::automatic) format = detect_format(fields);
+  if (format == DataFormat::alpaca && has_instances(fields)) return read_instances(fields);
+  std::vector<Record> out;
+  out.push_back(read_sample(fields, format));
+  return out;
 }
 
 }  // namespace
@@ -179,28 +191,39 @@ std::vector<Record> read_record(Fields& fields, DataFormat format) {
   return samples;
 }
 
-PromptRecord plain_layout_of(const AlpacaRecord& record) {
-  std::string prompt = record.system.empty() ? "" : record.system + "\n\n";
+PromptRecord plain_layout_of(AlpacaRecord&& record) {
+  std::string prompt = std::move(record.system);
+  if (!prompt.empty()) prompt += "\n\n";
+  const auto add = [&](std::string_view header, const std::string& text) {
+    prompt += header;
+    prompt += text;
+    prompt += "\n\n";
+  };
   for (const auto& [question, answer] : record.history) {
-    prompt += "### Instruction:\n" + question + "\n\n### Response:\n" + answer + "\n\n";
+    add("### Instruction:\n", question);
+    add("### Response:\n", answer);
   }
-  prompt += "### Instruction:\n" + record.instruction + "\n\n";
-  if (!record.input.empty()) prompt += "### Input:\n" + record.input + "\n\n";
-  return {prompt + "### Response:\n", record.output};
+  add("### Instruction:\n", record.instruction);
+  if (!record.input.empty()) add("### Input:\n", record.input);
+  prompt += "### Response:\n";
+  return {std::move(prompt), std::move(record.output)};
 }
 
-ChatRecord chat_of(const AlpacaRecord& record) {
+ChatRecord chat_of(AlpacaRecord&& record) {
   ChatRecord chat;
-  const auto add = [&](const char* role, const std::string& content) {
-    chat.messages.push_back({{"role", role}, {"content", content}});
+  const auto add = [&](const char* role, std::string&& content) {
+    chat.messages.push_back({{"role", role}, {"content", std::move(content)}});
   };
-  if (!record.system.empty()) add("system", record.system);
-  for (const auto& [question, answer] : record.history) {
-    add("user", question);
-    add("assistant", answer);
+  if (!record.system.empty()) add("system", std::move(record.system));
+  for (auto& [question, answer] : record.history) {
+    add("user", std::move(question));
+    add("assistant", std::move(answer));
   }
-  add("user", record.instruction + (record.input.empty() ? "" : "\n" + record.input));
-  add("assistant", record.output);
+  std::string request = std::move(record.instruction);
+  if (!record.input.empty()) request += '\n';
+  request += record.input;
+  add("user", std::move(request));
+  add("assistant", std::move(record.output));
   chat.train.assign(record.history.size() + 1, 1);
   return chat;
 }

@@ -46,11 +46,11 @@ constexpr Names kSystemNames{"system", "system_prompt", "system_message", "meta_
 // The format of a record by its fields. Error(data): an unknown format, or one that no objective supports
 // yet.
 DataFormat detect_format(const Fields& fields);
-// The samples of a record: one, but for tasks with several instances.
+// The samples of a record: one, but for tasks with several instances. Texts are moved out of the record.
 std::vector<Record> read_record(Fields& fields, DataFormat format);
 
-ChatRecord chat_of(const AlpacaRecord& record);
-PromptRecord plain_layout_of(const AlpacaRecord& record);
+ChatRecord chat_of(AlpacaRecord&& record);
+PromptRecord plain_layout_of(AlpacaRecord&& record);
 
 // Parts of detect_format and read_record (refusals.cpp): preferences, images, sound, video and prompts
 // without an answer are refused by name.
@@ -70,13 +70,16 @@ DataFormat conversation_format(const Fields& fields);
 ChatRecord read_conversation(Fields& fields);
 Json read_tools(Fields& fields);  // null: none
 // Appends checked messages; `train` is the default of assistant messages without a flag of their own.
-void add_messages(const Json& list, bool train, ChatRecord& out);
-// The list itself, or the list that a text holds as JSON; null: it is neither.
-Json list_of(const Json& value);
+void add_messages(Json&& list, bool train, ChatRecord& out);
+// A list itself, or the list that a text holds as JSON, which is put into `parsed`; null: the value is
+// neither.
+const Json* find_list(const Json& value, Json& parsed);
+// The same list, moved out of the value; null: the value is neither, and as it was.
+Json take_list(Json& value);
 
 // record_turns.cpp: one turn of a conversation as messages, appended to `out`.
-void add_turn(const Json& turn, Fields& fields, Json& out);
+void add_turn(Json&& turn, Fields& fields, Json& out);
 // MOSS writes {"turn_1": {"Human": …, "MOSS": …}, …}.
-Json messages_of_moss(const Json& turns);
+Json messages_of_moss(Json& turns);
 
 }  // namespace zeno::data

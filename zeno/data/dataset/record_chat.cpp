@@ -17,7 +17,7 @@ std::string joined_parts(const Json& parts) {
   std::string text;
   for (const Json& part : parts) {
     if (part.is_string()) {
-      text += part.get<std::string>();
+      text += part.get_ref<const std::string&>();
       continue;
     }
     require(part.is_object(), ErrorKind::data, "a message has a part that is not a text");
@@ -31,7 +31,7 @@ std::string joined_parts(const Json& parts) {
     const auto content = part.contains("text") ? part.find("text") : part.find("value");
     require(content != part.end() && content->is_string(), ErrorKind::data,
             "a message has a part that is not a text");
-    text += content->get<std::string>();
+    text += content->get_ref<const std::string&>();
   }
   return text;
 }
@@ -46,7 +46,7 @@ void unpack_arguments(Json& calls) {
       continue;
     }
     try {
-      Json arguments = parse_json(function["arguments"].get<std::string>());
+      Json arguments = parse_json(function["arguments"].get_ref<const std::string&>());
       if (arguments.is_object()) function["arguments"] = std::move(arguments);
     } catch (const Error&) {  // stays the text that it is
     }
@@ -57,7 +57,8 @@ void unpack_arguments(Json& calls) {
 void rename_function_call(Json& message) {
   if (message.contains("function_call") && message["function_call"].is_object() &&
       !message.contains("tool_calls")) {
-    message["tool_calls"] = Json::array({{{"type", "function"}, {"function", message["function_call"]}}});
+    message["tool_calls"] =
+        Json::array({{{"type", "function"}, {"function", std::move(message["function_call"])}}});
     message.erase("function_call");
   }
   if (message["role"] == "function") message["role"] = "tool";
@@ -98,8 +99,8 @@ void check_content(Json& message) {
 }
 
 // The list of turns, and under which name; null: there is none.
-const Json* find_turns(const Fields& fields) {
-  const Json* value = fields.find(kConversation);
+Json* find_turns(const Fields& fields) {
+  Json* value = fields.find(kConversation);
   if (value != nullptr) return value;
   value = fields.find({"chat"});
   if (value != nullptr && value->is_object() && value->contains("turn_1")) return value;
@@ -111,17 +112,25 @@ const Json* find_turns(const Fields& fields) {
 
 }  // namespace
 
-Json list_of(const Json& value) {
-  if (value.is_array()) return value;
+const Json* find_list(const Json& value, Json& parsed) {
+  if (value.is_array()) return &value;
   if (!value.is_string()) return nullptr;
   const std::string& text = value.get_ref<const std::string&>();
   const size_t from = text.find_first_not_of(" \t\r\n");
   if (from == std::string::npos || text[from] != '[') return nullptr;
   try {
-    return parse_json(text);
+    parsed = parse_json(text);
+    return &parsed;
   } catch (const Error&) {
     return nullptr;
   }
+}
+
+Json take_list(Json& value) {
+  if (value.is_array()) return std::exchange(value, nullptr);
+  Json parsed;
+  if (find_list(value, parsed) != nullptr) value = nullptr;
+  return parsed;
 }
 
 bool looks_like_message(const Json& value) {
@@ -133,30 +142,32 @@ bool looks_like_message(const Json& value) {
 
 bool has_conversation(const Fields& fields) {
   const Json* turns = find_turns(fields);
-  return turns != nullptr && (turns->is_object() || list_of(*turns).is_array());
+  Json parsed;
+  return turns != nullptr && (turns->is_object() || find_list(*turns, parsed) != nullptr);
 }
 
 DataFormat conversation_format(const Fields& fields) {
-  const Json turns = list_of(*find_turns(fields));
+  Json parsed;
+  const Json* turns = find_list(*find_turns(fields), parsed);
   const bool named = fields.has({"messages"});
-  if (!turns.is_array() || turns.empty()) return named ? DataFormat::messages : DataFormat::sharegpt;
-  const bool by_role = turns[0].is_object() && turns[0].contains("role");
+  if (turns == nullptr || turns->empty()) return named ? DataFormat::messages : DataFormat::sharegpt;
+  const bool by_role = (*turns)[0].is_object() && (*turns)[0].contains("role");
   return by_role ? DataFormat::messages : DataFormat::sharegpt;
 }
 
 // Tools are a list of JSON schemas, or the text of one.
 Json read_tools(Fields& fields) {
-  const Json* found = fields.take({"tools", "functions"});
+  Json* found = fields.take({"tools", "functions"});
   if (found == nullptr || is_empty_value(*found)) return nullptr;
-  Json tools = list_of(*found);
+  Json tools = take_list(*found);
   require(tools.is_array(), ErrorKind::data, "'tools' is not a list");
   return tools.empty() ? Json(nullptr) : tools;
 }
 
-void add_messages(const Json& list, bool train, ChatRecord& out) {
-  for (const Json& item : list) {
+void add_messages(Json&& list, bool train, ChatRecord& out) {
+  for (Json& item : list) {
     require(item.is_object(), ErrorKind::data, "a message is not an object");
-    Json message = item;
+    Json message = std::move(item);
     const auto role = message.find("role");
     require(role != message.end() && role->is_string(), ErrorKind::data, "a message has no 'role'");
     rename_function_call(message);
@@ -172,39 +183,38 @@ void add_messages(const Json& list, bool train, ChatRecord& out) {
 }
 
 ChatRecord read_conversation(Fields& fields) {
-  const Json* found = find_turns(fields);
+  Json* found = find_turns(fields);
   require(found != nullptr, ErrorKind::data, "no 'messages' and no 'conversations'; the fields are {}",
           fields.list());
+  fields.take(kConversation);
+  if (found == fields.find({"chat"})) fields.take({"chat"});
+  if (found == fields.find({"data"})) fields.take({"data"});
   Json messages = Json::array();
   if (found->is_object()) {
     messages = messages_of_moss(*found);
   } else {
-    const Json turns = list_of(*found);
+    Json turns = take_list(*found);
     require(turns.is_array(), ErrorKind::data, "the conversation is neither a list nor the JSON of one");
     bool user = true;
-    for (const Json& turn : turns) {
+    for (Json& turn : turns) {
       if (turn.is_string()) {
-        messages.push_back({{"role", user ? "user" : "assistant"}, {"content", turn}});
+        messages.push_back({{"role", user ? "user" : "assistant"}, {"content", std::move(turn)}});
         user = !user;
       } else {
-        add_turn(turn, fields, messages);
+        add_turn(std::move(turn), fields, messages);
       }
     }
   }
-  fields.take(kConversation);
-  if (found == fields.find({"chat"})) fields.take({"chat"});
-  if (found == fields.find({"data"})) fields.take({"data"});
   require(!messages.empty(), ErrorKind::data, "no messages");
   // A system message of the conversation's own has the say; another one beside it is told as not used.
   const std::string* system = fields.find_text(kSystemNames);
   const bool own = messages[0]["role"] == "system";
   if (system != nullptr && (!own || messages[0]["content"] == *system)) {
-    const Json message{{"role", "system"}, {"content", *system}};
-    if (!own && !system->empty()) messages.insert(messages.begin(), message);
-    fields.take(kSystemNames);
+    Json message{{"role", "system"}, {"content", fields.text(kSystemNames)}};
+    if (!own && message["content"] != "") messages.insert(messages.begin(), std::move(message));
   }
   ChatRecord chat;
-  add_messages(messages, true, chat);
+  add_messages(std::move(messages), true, chat);
   chat.tools = read_tools(fields);
   return chat;
 }

@@ -7,24 +7,23 @@ namespace zeno::data {
 namespace {
 
 // An integer list; `name` for messages.
-std::vector<int64_t> integers(const Json& list, const char* name) {
+void check_integers(const Json& list, const char* name) {
   require(list.is_array(), ErrorKind::data, "'{}' is not a list", name);
-  std::vector<int64_t> out;
-  out.reserve(list.size());
   for (const Json& value : list) {
     const bool whole = value.is_number_integer() || value.is_boolean();
     require(whole, ErrorKind::data, "'{}' has an entry that is not an integer", name);
-    out.push_back(value.is_boolean() ? int64_t(value.get<bool>()) : value.get<int64_t>());
   }
-  return out;
 }
 
 // One as long as the ids.
-std::vector<int64_t> column(const Json& list, const char* name, size_t length) {
-  std::vector<int64_t> out = integers(list, name);
-  require(out.size() == length, ErrorKind::data, "'{}' has {} entries for {} tokens", name, out.size(),
+void check_column(const Json& list, const char* name, size_t length) {
+  check_integers(list, name);
+  require(list.size() == length, ErrorKind::data, "'{}' has {} entries for {} tokens", name, list.size(),
           length);
-  return out;
+}
+
+int64_t integer_at(const Json& list, size_t i) {
+  return list[i].is_boolean() ? int64_t(list[i].get<bool>()) : list[i].get<int64_t>();
 }
 
 }  // namespace
@@ -33,30 +32,35 @@ TokenRecord read_tokens(Fields& fields) {
   constexpr int64_t kIgnored = -100;  // the label of tokens without loss, as everywhere
   const Json* list = fields.take({"input_ids", "tokens"});
   require(list != nullptr, ErrorKind::data, "no 'input_ids'; the fields are {}", fields.list());
-  const std::vector<int64_t> ids = integers(*list, "input_ids");
-  std::vector<int64_t> learned(ids.size(), 1), seen(ids.size(), 1);
+  check_integers(*list, "input_ids");
+  const size_t length = list->size();
   TokenRecord out;
-  if (const Json* labels = fields.take({"labels"})) {
-    const std::vector<int64_t> wanted = column(*labels, "labels", ids.size());
-    for (size_t i = 0; i < ids.size(); ++i) {
-      learned[i] = wanted[i] != kIgnored;
-      require(!learned[i] || wanted[i] == ids[i], ErrorKind::data,
-              "'labels' has {} at token {}, expected {} or -100", wanted[i], i, ids[i]);
+  const Json* labels = fields.take({"labels"});
+  const Json* mask = nullptr;
+  if (labels != nullptr) {
+    check_column(*labels, "labels", length);
+    for (size_t i = 0; i < length; ++i) {
+      const int64_t wanted = integer_at(*labels, i);
+      require(wanted == kIgnored || wanted == integer_at(*list, i), ErrorKind::data,
+              "'labels' has {} at token {}, expected {} or -100", wanted, i, integer_at(*list, i));
     }
-    out.marked = true;
-  } else if (const Json* mask = fields.take({"mask", "loss_mask", "completion_mask", "assistant_masks"})) {
-    learned = column(*mask, "mask", ids.size());
-    out.marked = true;
+  } else if ((mask = fields.take({"mask", "loss_mask", "completion_mask", "assistant_masks"})) != nullptr) {
+    check_column(*mask, "mask", length);
   }
-  if (const Json* mask = fields.take({"attention_mask"})) {
-    seen = column(*mask, "attention_mask", ids.size());  // 0: padding
-  }
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (seen[i] == 0) continue;
-    require(ids[i] >= 0 && ids[i] <= std::numeric_limits<int32_t>::max(), ErrorKind::data,
-            "token {} has id {}", i, ids[i]);
-    out.sample.ids.push_back(int32_t(ids[i]));
-    out.sample.learned.push_back(learned[i] != 0);
+  out.marked = labels != nullptr || mask != nullptr;
+  const Json* seen = fields.take({"attention_mask"});  // 0: padding
+  if (seen != nullptr) check_column(*seen, "attention_mask", length);
+  out.sample.ids.reserve(length);
+  out.sample.learned.reserve(length);
+  for (size_t i = 0; i < length; ++i) {
+    if (seen != nullptr && integer_at(*seen, i) == 0) continue;
+    const int64_t id = integer_at(*list, i);
+    require(id >= 0 && id <= std::numeric_limits<int32_t>::max(), ErrorKind::data, "token {} has id {}", i,
+            id);
+    out.sample.ids.push_back(int32_t(id));
+    const bool learned =
+        labels != nullptr ? integer_at(*labels, i) != kIgnored : mask == nullptr || integer_at(*mask, i) != 0;
+    out.sample.learned.push_back(learned);
   }
   return out;
 }

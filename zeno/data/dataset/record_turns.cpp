@@ -48,9 +48,9 @@ Json calls_of(const std::string& value) {
   require(calls.is_array() && !calls.empty(), ErrorKind::data,
           "the value of a function_call is not a JSON object with name and arguments");
   Json out = Json::array();
-  for (const Json& call : calls) {
+  for (Json& call : calls) {
     require(call.is_object() && call.contains("name"), ErrorKind::data, "a function_call has no 'name'");
-    out.push_back({{"type", "function"}, {"function", call}});
+    out.push_back({{"type", "function"}, {"function", std::move(call)}});
   }
   return out;
 }
@@ -68,12 +68,11 @@ bool rename_key(Json& message, std::initializer_list<const char*> keys, const ch
   return false;
 }
 
-Json message_of(const Json& turn) {
-  Json message = turn;
-  const bool by_role = turn.contains("role");
+Json message_of(Json&& message) {
+  const bool by_role = message.contains("role");
+  const bool filled = message.contains("tool_calls") || message.contains("function_call");
   rename_key(message, {"role", "from", "speaker"}, "role");
   require(message["role"].is_string(), ErrorKind::data, "a turn has no 'from'");
-  const bool filled = turn.contains("tool_calls") || turn.contains("function_call");
   const bool said = rename_key(message, {"content", "value", "text"}, "content");
   require(by_role || (said && !message["content"].is_null()) || filled, ErrorKind::data,
           "a turn has no text in 'value'");
@@ -90,21 +89,21 @@ Json message_of(const Json& turn) {
     message["tool_calls"] = calls_of(message["content"].get<std::string>());
     message["content"] = "";
   }
-  return message;
+  return std::move(message);
 }
 
 // {"human": …, "assistant": …}, with a "system" at times.
-void add_pair(const Json& turn, Fields& fields, Json& out) {
+void add_pair(Json& turn, Fields& fields, Json& out) {
   Fields parts(turn);
-  if (const std::string system = parts.optional_text({"system"}); !system.empty()) {
-    out.push_back({{"role", "system"}, {"content", system}});
+  if (std::string system = parts.optional_text({"system"}); !system.empty()) {
+    out.push_back({{"role", "system"}, {"content", std::move(system)}});
   }
   const bool asked = parts.has(kUserPart), answered = parts.has(kAssistantPart);
   require(asked || answered, ErrorKind::data, "a message has no 'role'; its fields are {}", parts.list());
   if (asked) out.push_back({{"role", "user"}, {"content", parts.text(kUserPart)}});
   if (answered) {
     Json message{{"role", "assistant"}, {"content", parts.text(kAssistantPart)}};
-    if (const Json* flag = parts.take({"output_with_loss"})) message["train"] = *flag;
+    if (Json* flag = parts.take({"output_with_loss"})) message["train"] = std::move(*flag);
     out.push_back(std::move(message));
   }
   for (const std::string& name : parts.unused()) fields.add_unused("conversation." + name);
@@ -122,22 +121,22 @@ std::string between_marks(const std::string& text, std::string_view end) {
 std::string moss_text(const Json& turn, const char* key, std::string_view end) {
   const auto found = turn.find(key);
   require(found != turn.end() && found->is_string(), ErrorKind::data, "a turn has no '{}'", key);
-  return between_marks(found->get<std::string>(), end);
+  return between_marks(found->get_ref<const std::string&>(), end);
 }
 
 }  // namespace
 
-void add_turn(const Json& turn, Fields& fields, Json& out) {
+void add_turn(Json&& turn, Fields& fields, Json& out) {
   require(turn.is_object(), ErrorKind::data, "a turn is not an object");
   const bool named = turn.contains("role") || turn.contains("from") || turn.contains("speaker");
   if (named) {
-    out.push_back(message_of(turn));
+    out.push_back(message_of(std::move(turn)));
   } else {
     add_pair(turn, fields, out);
   }
 }
 
-Json messages_of_moss(const Json& turns) {
+Json messages_of_moss(Json& turns) {
   Json out = Json::array();
   for (size_t i = 1; i <= turns.size(); ++i) {
     const auto turn = turns.find(fmt::format("turn_{}", i));
@@ -153,6 +152,7 @@ Json messages_of_moss(const Json& turns) {
     }
     out.push_back({{"role", "user"}, {"content", moss_text(*turn, "Human", "<eoh>")}});
     out.push_back({{"role", "assistant"}, {"content", moss_text(*turn, "MOSS", "<eom>")}});
+    *turn = nullptr;
   }
   return out;
 }

@@ -123,7 +123,7 @@ void TableReader::read_header(const std::vector<std::string>& fields, uint32_t l
   }
 }
 
-RawRecord TableReader::record_of(const std::vector<std::string>& fields, uint32_t line) const {
+RawRecord TableReader::record_of(std::vector<std::string>& fields, uint32_t line) const {
   RawRecord record{.text = {}, .line = line, .error = {}};
   if (fields.size() != columns_.size()) {
     record.error = fmt::format("got {} fields, expected {} as in the header ({})", fields.size(),
@@ -137,7 +137,7 @@ RawRecord TableReader::record_of(const std::vector<std::string>& fields, uint32_
           fmt::format("column '{}' is not UTF-8; convert the file to UTF-8", shortened(columns_[i], 60));
       return record;
     }
-    row[columns_[i]] = fields[i];
+    row[columns_[i]] = std::move(fields[i]);
   }
   record.text = row.dump();
   return record;

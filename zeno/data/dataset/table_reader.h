@@ -20,7 +20,7 @@ class TableReader : public RecordReader {
  private:
   bool take_row(std::vector<std::string>& fields);
   void read_header(const std::vector<std::string>& fields, uint32_t line);
-  RawRecord record_of(const std::vector<std::string>& fields, uint32_t line) const;
+  RawRecord record_of(std::vector<std::string>& fields, uint32_t line) const;
 
   TextBuffer text_;
   char separator_;

@@ -33,6 +33,12 @@ void TextBuffer::fill() {
 void TextBuffer::consume(size_t bytes) {
   line_ += uint32_t(std::ranges::count(unread().substr(0, bytes), '\n'));
   used_ += bytes;
+  // A long record must not stay here as well while it is worked on.
+  const bool roomy = buffer_.capacity() > 4 * options_.piece_bytes;
+  if (roomy && used_ > buffer_.capacity() / 2) {
+    std::string(unread()).swap(buffer_);  // an assignment would keep the room
+    used_ = 0;
+  }
 }
 
 void TextBuffer::skip_space() { consume(std::min(unread().find_first_not_of(kSpace), unread().size())); }

@@ -63,10 +63,10 @@ Evaluator::~Evaluator() {
   for (const auto& scope : kept_) scope->variables.clear();
 }
 
-void Evaluator::run(const nlohmann::ordered_json& context) {
+void Evaluator::run(std::span<const Variable> variables) {
   const Inner inner(*this);
-  for (const auto& [name, value] : context.items())
-    scope_->set(name, traced_variable(runtime_.budget, name, value, sources_));
+  for (const Variable& variable : variables)
+    scope_->set(variable.name, traced_variable(runtime_.budget, variable, sources_));
   run_block(syntax_.body);
 }
 

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,7 +31,7 @@ class Evaluator {
   Evaluator(const Evaluator&) = delete;
   Evaluator& operator=(const Evaluator&) = delete;
 
-  void run(const nlohmann::ordered_json& context);
+  void run(std::span<const Variable> variables);
   TracedText& text() { return text_; }
   std::vector<TextSpan>& generated() { return generated_; }
   std::vector<Source>& sources() { return sources_; }

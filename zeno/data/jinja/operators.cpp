@@ -108,9 +108,14 @@ Value join(Runtime& runtime, const Value& a, const Value& b) {
   if (a.is(Kind::string)) {
     runtime.budget.bytes(a.traced().memory() + b.traced().memory() + sizeof(Stretch));
     const bool markup = a.is_markup() || b.is_markup();
-    TracedText text = markup ? escaped(runtime, a) : a.traced();
-    text.append(markup ? escaped(runtime, b) : b.traced());
-    return Value::text(std::move(text), markup);
+    if (markup) {
+      TracedText text = escaped(runtime, a);
+      text.append(escaped(runtime, b));
+      return Value::text(std::move(text), markup);
+    }
+    TracedText text = a.traced().with_room(b.traced().size());
+    text.append(b.traced());
+    return Value::text(std::move(text));
   }
   std::vector<Value> items = a.items();
   items.insert(items.end(), b.items().begin(), b.items().end());

@@ -15,9 +15,16 @@ Template Template::parse(std::string_view source, std::string where) {
 
 Rendered Template::render(const nlohmann::ordered_json& context, const RenderOptions& options) const {
   ensure(context.is_object(), "[{}] chat template: the context is not an object", syntax_->where);
+  std::vector<Variable> variables;
+  for (const auto& [name, value] : context.get_ref<const nlohmann::ordered_json::object_t&>())
+    variables.push_back({name, &value});
+  return render(variables, options);
+}
+
+Rendered Template::render(std::span<const Variable> variables, const RenderOptions& options) const {
   Evaluator evaluator(*syntax_, options.limits, options.now);
   try {
-    evaluator.run(context);
+    evaluator.run(variables);
   } catch (const RenderError& error) {
     fail(ErrorKind::data, "[{}, line {}] chat template: {}", syntax_->where, evaluator.line(),
          shortened(error.what(), 400));

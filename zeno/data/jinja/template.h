@@ -12,6 +12,7 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,8 +45,10 @@ class Template {
   // `where` names the template in errors. Syntax errors, unknown tags, filters and tests: Error(data).
   static Template parse(std::string_view source, std::string where);
 
-  // `context`: an object, the variables of the template. What goes wrong is an Error(data) with template and
-  // line.
+  // What goes wrong is an Error(data) with template and line. Texts are not copied before the template
+  // changes them.
+  Rendered render(std::span<const Variable> variables, const RenderOptions& options = {}) const;
+  // `context`: an object, the variables of the template.
   Rendered render(const nlohmann::ordered_json& context, const RenderOptions& options = {}) const;
 
   // The template has {% generation %}, and every one writes straight to the result (none is inside a macro or

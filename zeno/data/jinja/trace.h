@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "zeno/data/jinja/value.h"
@@ -18,9 +19,16 @@ struct Source {
   bool is_element() const { return element >= 0 && key.empty(); }
 };
 
+using JsonList = std::vector<const nlohmann::ordered_json*>;
+
+// A variable of a rendering. Its values stay where they are and must outlive it.
+struct Variable {
+  std::string name;
+  std::variant<const nlohmann::ordered_json*, JsonList> value;  // or the elements of one
+};
+
 // The value of a variable whose texts carry their origin; adds the sources it needs. sources[0] is the
 // template.
-Value traced_variable(Budget& budget, const std::string& name, const nlohmann::ordered_json& json,
-                      std::vector<Source>& sources);
+Value traced_variable(Budget& budget, const Variable& variable, std::vector<Source>& sources);
 
 }  // namespace zeno::data::jinja

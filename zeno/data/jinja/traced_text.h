@@ -1,6 +1,7 @@
 // A text that carries the origin of each of its bytes. Every operation of a template on texts keeps it, so
 // that in the result the text of one message can be told from that of another and from the template's own,
-// whatever the template did with it. A value: copy and move it freely.
+// whatever the template did with it. A value: copy and move it freely; what a lent text is copied from must
+// outlive all copies.
 #pragma once
 
 #include <cstddef>
@@ -32,13 +33,17 @@ class TracedText {
  public:
   TracedText() = default;
   explicit TracedText(std::string text, Origin origin = {}) : text_(std::move(text)), origin_(origin) {}
+  // The text stays where it is until something is appended.
+  static TracedText lent(const std::string& text, Origin origin);
+  // A copy with room for `bytes` more.
+  TracedText with_room(size_t bytes) const;
 
-  const std::string& str() const& { return text_; }
-  std::string str() && { return std::move(text_); }
-  size_t size() const { return text_.size(); }
-  bool empty() const { return text_.empty(); }
-  // Bytes that it takes, for the budget of a rendering.
-  size_t memory() const { return text_.size() + stretches_.size() * sizeof(Stretch); }
+  const std::string& str() const& { return lent_ != nullptr ? *lent_ : text_; }
+  std::string str() && { return lent_ != nullptr ? *lent_ : std::move(text_); }
+  size_t size() const { return str().size(); }
+  bool empty() const { return str().empty(); }
+  // Bytes that it stands for, for the budget of a rendering.
+  size_t memory() const { return size() + stretches_.size() * sizeof(Stretch); }
   // In order, covering all bytes. An empty range means that an empty text of that origin was written there.
   std::vector<Stretch> stretches() const;
   // The origin of all bytes; kManySources where they differ.
@@ -53,12 +58,12 @@ class TracedText {
   // change(text), where `change` works on characters: with the origins of the characters if they are known.
   template <class Change>
   TracedText changed(Change change) const {
-    TracedText out(change(std::string_view(text_)), origin());
+    TracedText out(change(std::string_view(str())), origin());
     if (stretches_.empty()) return out;
     TracedText pieces;
     size_t begin = 0;
     for (const Stretch& stretch : stretches_) {
-      pieces.append(change(std::string_view(text_).substr(begin, stretch.end - begin)), stretch.origin);
+      pieces.append(change(std::string_view(str()).substr(begin, stretch.end - begin)), stretch.origin);
       begin = stretch.end;
     }
     return pieces.text_ == out.text_ ? pieces : out;
@@ -67,6 +72,7 @@ class TracedText {
  private:
   void extend(size_t end, Origin origin);
 
+  const std::string* lent_ = nullptr;  // instead of text_
   std::string text_;
   Origin origin_;                   // of all of it, where there are no stretches
   std::vector<Stretch> stretches_;  // two or more; or none

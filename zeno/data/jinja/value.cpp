@@ -239,7 +239,10 @@ void require_defined(const Value& value) {
   if (value.is(Kind::undefined)) throw RenderError(value.as_text());
 }
 
-Value from_json(Budget& budget, const nlohmann::ordered_json& json, Origin origin) {
+Value from_json(Budget& budget, const nlohmann::ordered_json& json, Origin origin, Texts texts) {
+  const auto text_of = [&](const std::string& text) {
+    return Value::text(texts == Texts::lent ? TracedText::lent(text, origin) : TracedText(text, origin));
+  };
   const Budget::Level level(budget);
   budget.step();
   switch (json.type()) {
@@ -257,19 +260,19 @@ Value from_json(Budget& budget, const nlohmann::ordered_json& json, Origin origi
     case nlohmann::ordered_json::value_t::string: {
       const auto& text = json.get_ref<const std::string&>();
       budget.bytes(text.size());
-      return Value::text(TracedText(text, origin));
+      return text_of(text);
     }
     case nlohmann::ordered_json::value_t::array: {
       std::vector<Value> items;
       items.reserve(json.size());
-      for (const auto& item : json) items.push_back(from_json(budget, item, origin));
+      for (const auto& item : json) items.push_back(from_json(budget, item, origin, texts));
       return Value::list(std::move(items)).from(origin);
     }
     case nlohmann::ordered_json::value_t::object: {
       Pairs pairs;
       pairs.reserve(json.size());
-      for (const auto& [key, value] : json.items()) {
-        pairs.emplace_back(Value::text(TracedText(key, origin)), from_json(budget, value, origin));
+      for (const auto& [key, value] : json.get_ref<const nlohmann::ordered_json::object_t&>()) {
+        pairs.emplace_back(text_of(key), from_json(budget, value, origin, texts));
       }
       return Value::dict(std::move(pairs)).from(origin);
     }

@@ -138,6 +138,8 @@ void nest(Object& outer, const Value& inner);
 // Throws the error of using an undefined value; of other values nothing.
 void require_defined(const Value& value);
 
-Value from_json(Budget& budget, const nlohmann::ordered_json& json, Origin origin = {});
+// Texts that are lent stay in the JSON, which must then outlive the value.
+enum class Texts { copied, lent };
+Value from_json(Budget& budget, const nlohmann::ordered_json& json, Origin origin, Texts texts);
 
 }  // namespace zeno::data::jinja

@@ -15,6 +15,7 @@ namespace {
 constexpr int32_t kNone = -1;
 // Up to this many symbols looking at all of them for the best merge beats a heap.
 constexpr size_t kShortWord = 48;
+constexpr size_t kBytesPart = 4096;  // of a piece whose bytes are tokens each
 
 std::array<int32_t, 256> find_byte_tokens(const Vocabulary& vocabulary) {
   std::array<int32_t, 256> ids;
@@ -48,6 +49,10 @@ class Bpe final : public Model {
       // The library complains only when the token is needed; a file without it may never need it.
       if (found != vocabulary.ids.end()) unknown_ = found->second;
     }
+  }
+
+  size_t longest_piece() const override {
+    return bytes_only_ && !options_.ignore_merges ? kBytesPart : SIZE_MAX;
   }
 
   void encode(std::string_view piece, Workspace& work, std::vector<Token>& out) const override {

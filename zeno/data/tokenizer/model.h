@@ -41,6 +41,12 @@ struct Workspace {
   std::vector<Symbol> symbols;
   std::vector<uint64_t> heap;
   std::vector<UnigramNode> nodes;
+  std::vector<Token> tokens;
+
+  size_t bytes() const {
+    return symbols.capacity() * sizeof(Symbol) + heap.capacity() * sizeof(uint64_t) +
+           nodes.capacity() * sizeof(UnigramNode) + tokens.capacity() * sizeof(Token);
+  }
 };
 
 // Texts and ids of a vocabulary, as the file lists them.
@@ -56,6 +62,8 @@ struct Vocabulary {
 class Model {
  public:
   virtual ~Model() = default;
+  // Longer pieces may be cut anywhere, into parts of at most this many bytes, with the same tokens.
+  virtual size_t longest_piece() const { return SIZE_MAX; }
   // Appends the tokens of one piece, which is not empty and below 4 GB.
   virtual void encode(std::string_view piece, Workspace& work, std::vector<Token>& out) const = 0;
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -81,7 +82,9 @@ class Strip final : public Normalizer {
       end -= decode_char_before(in, end).bytes;
     }
     Rewriter out(text);
-    while (out.more()) out.at() >= begin&& out.at() < end ? out.keep() : out.remove();
+    while (out.at() < begin) out.remove();
+    out.keep_to(end);
+    while (out.more()) out.remove();
     out.finish();
   }
 
@@ -96,7 +99,7 @@ class Prepend final : public Normalizer {
     if (text.text.empty()) return;
     Rewriter out(text);
     out.prepend(prefix_);
-    while (out.more()) out.keep();
+    out.keep_rest();
     out.finish();
   }
 
@@ -109,17 +112,16 @@ class Replace final : public Normalizer {
   Replace(Pattern pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
   void apply(AlignedText& text) const override {
-    std::vector<TextSpan> found;
-    pattern_.for_each_match(text.text, [&](TextSpan match) { found.push_back(match); });
-    if (found.empty()) return;
-    Rewriter out(text);
-    for (const TextSpan& match : found) {
-      while (out.at() < match.begin) out.keep();
-      while (out.at() < match.end) out.remove();
-      out.insert(content_);
-    }
-    while (out.more()) out.keep();
-    out.finish();
+    std::optional<Rewriter> out;
+    pattern_.for_each_match(text.text, [&](TextSpan match) {
+      if (!out) out.emplace(text);
+      out->keep_to(match.begin);
+      while (out->at() < match.end) out->remove();
+      out->insert(content_);
+    });
+    if (!out) return;
+    out->keep_rest();
+    out->finish();
   }
 
  private:

@@ -1,7 +1,10 @@
 #include "zeno/data/tokenizer/pipeline.h"
 
+#include <algorithm>
+
 #include "zeno/base/error.h"
 #include "zeno/base/utf8.h"
+#include "zeno/data/reserve_by_share.h"
 #include "zeno/data/tokenizer/json_node.h"
 #include "zeno/data/tokenizer/limits.h"
 #include "zeno/data/tokenizer/unicode.h"
@@ -11,6 +14,7 @@ namespace {
 
 constexpr std::string_view kSpaceMark = "\u2581";  // SentencePiece's space
 constexpr char32_t kByteSpace = 0x120;             // GPT-2's name for it
+constexpr size_t kKeptWorkspace = size_t(4) << 20;
 
 // White space at the ends of a token's text, GPT-2's name for the space counted in.
 Blanks count_blanks(std::string_view text) {
@@ -55,7 +59,7 @@ Pipeline::Pipeline(const nlohmann::json& json, std::string_view where) {
                                                : Vocabulary::read(model.at("vocab"));
   read_tokens(root);
   read_model(model, root);
-  if (const auto node = root.find("post_processor")) post_ = make_post_processor(*node);
+  if (const auto node = root.find("post_processor")) post_ = PostProcessor(*node);
   if (const auto node = root.find("decoder")) decoder_ = make_decoder(*node);
 }
 
@@ -122,12 +126,21 @@ void Pipeline::read_model(const JsonNode& model, const JsonNode& root) {
 // One encoding. Also the last step of the pre-tokenizers: pieces become tokens here.
 class Pipeline::Run final : public PieceSink {
  public:
-  Run(const Pipeline& pipeline, Room& room, Draft& draft, Rewriting& rewriting, bool parse_special)
+  Run(const Pipeline& pipeline, Room& room, Rewriting& rewriting, std::string_view whole,
+      EncodeOptions options, std::vector<int32_t>* ids, const TakeToken* take)
       : pipeline_(pipeline),
         room_(room),
-        draft_(draft),
         rewriting_(rewriting),
-        parse_special_(parse_special) {}
+        whole_(whole),
+        parse_special_(options.parse_special),
+        frame_(pipeline.post_.frame(options.add_special)),
+        ids_(ids),
+        take_(take) {}
+
+  // Tokens around the text.
+  void put(const std::vector<int32_t>& ids) {
+    for (const int32_t id : ids) hand_over(id, {});
+  }
 
   void input(const Piece& text) {
     pipeline_.added_.split_input(text.text, parse_special_,
@@ -142,16 +155,23 @@ class Pipeline::Run final : public PieceSink {
   void take(const Piece& piece) override {
     WordCache::Entry* entry = WordCache::fits(piece.text) ? &room_.cache.entry(piece.text) : nullptr;
     if (entry != nullptr && WordCache::holds(*entry, piece.text)) {
+      seen_ += piece.text.size();
       for (size_t i = 0; i < entry->tokens; ++i) add(entry->ids[i], piece, entry->begin[i], entry->end[i]);
       return;
     }
     require(piece.text.size() < UINT32_MAX, ErrorKind::data,
             "[tokenizer] got {} bytes in one piece, expected less than 4 GB; split the text",
             piece.text.size());
-    room_.tokens.clear();
-    pipeline_.model_->encode(piece.text, room_.work, room_.tokens);
-    for (const Token& token : room_.tokens) add(token.id, piece, token.begin, token.end);
-    if (entry != nullptr) WordCache::put(*entry, piece.text, room_.tokens);
+    std::vector<Token>& tokens = room_.work.tokens;
+    const size_t most = pipeline_.model_->longest_piece();
+    for (size_t at = 0; at < piece.text.size(); at += std::min(most, piece.text.size() - at)) {
+      const std::string_view part = piece.text.substr(at, most);
+      seen_ += part.size();
+      tokens.clear();
+      pipeline_.model_->encode(part, room_.work, tokens);
+      for (const Token& token : tokens) add(token.id, piece, at + token.begin, at + token.end);
+    }
+    if (entry != nullptr) WordCache::put(*entry, piece.text, tokens);
   }
 
  private:
@@ -203,31 +223,57 @@ class Pipeline::Run final : public PieceSink {
   }
 
   void add(int32_t id, const Piece& piece, size_t begin, size_t end) {
-    if (!draft_.with_spans)
-      draft_.ids.push_back(id);
-    else
-      draft_.add(id, piece.span(begin, end), pipeline_.texts_[size_t(id)].blanks);
+    if (take_ == nullptr) return add(id);
+    add(id, piece.span(begin, end), pipeline_.texts_[size_t(id)].blanks);
   }
   void add(const AddedToken& token, const Piece& match) {
-    if (!draft_.with_spans)
-      draft_.ids.push_back(token.id);
-    else
-      draft_.add(token.id, match.span(0, match.text.size()), count_blanks(match.text));
+    seen_ += match.text.size();
+    if (take_ == nullptr) return add(token.id);
+    add(token.id, match.span(0, match.text.size()), count_blanks(match.text));
+  }
+  void add(int32_t id) {
+    if (frame_.text) hand_over(id, {});
+  }
+  void add(int32_t id, TextSpan span, Blanks blanks) {
+    if (!frame_.text) return;
+    hand_over(id, frame_.trimmed(span, blanks, whole_, first_));
+    first_ = false;
+  }
+  void hand_over(int32_t id, TextSpan span) {
+    if (take_ != nullptr) return (*take_)(id, span);
+    if (ids_->size() == ids_->capacity()) reserve_by_share(*ids_, seen_, rewriting_.bytes());
+    ids_->push_back(id);
   }
 
   const Pipeline& pipeline_;
   Room& room_;
-  Draft& draft_;
   Rewriting& rewriting_;
+  std::string_view whole_;
   bool parse_special_;
+  const Frame& frame_;
+  std::vector<int32_t>* ids_;
+  const TakeToken* take_;
+  size_t seen_ = 0;  // bytes that have become tokens
+  bool first_ = true;
 };
 
-void Pipeline::encode(std::string_view text, bool add_special, bool parse_special, Draft& draft) const {
+void Pipeline::encode(std::string_view text, EncodeOptions options, std::vector<int32_t>& ids) const {
+  encode(text, options, &ids, nullptr);
+}
+
+void Pipeline::encode(std::string_view text, EncodeOptions options, const TakeToken& take) const {
+  encode(text, options, nullptr, &take);
+}
+
+void Pipeline::encode(std::string_view text, EncodeOptions options, std::vector<int32_t>* ids,
+                      const TakeToken* take) const {
   std::unique_ptr<Room> room = borrow_room();
   const bool rewritten = !pre_.raw_bytes && !is_valid_utf8(text);
-  const bool track = draft.with_spans || (pre_.needs_origin && (normalizer_ != nullptr || rewritten));
+  const bool track = take != nullptr || (pre_.needs_origin && (normalizer_ != nullptr || rewritten));
   Rewriting rewriting(text.size(), track);
-  Run run(*this, *room, draft, rewriting, parse_special);
+  Run run(*this, *room, rewriting, text, options, ids, take);
+  const Frame& frame = post_.frame(options.add_special);
+  run.put(frame.before);
   if (!text.empty()) {
     // Only byte-level models can keep what is not UTF-8; the others see U+FFFD.
     if (rewritten)
@@ -235,7 +281,7 @@ void Pipeline::encode(std::string_view text, bool add_special, bool parse_specia
     else
       run.input({text});
   }
-  if (post_ != nullptr) post_->apply(draft, text, add_special);
+  run.put(frame.after);
   return_room(std::move(room));
 }
 
@@ -276,6 +322,7 @@ std::unique_ptr<Pipeline::Room> Pipeline::borrow_room() const {
 }
 
 void Pipeline::return_room(std::unique_ptr<Room> room) const {
+  if (room->work.bytes() > kKeptWorkspace) room->work = {};  // of a word as long as a book
   const std::lock_guard lock(mutex_);
   rooms_.push_back(std::move(room));
 }

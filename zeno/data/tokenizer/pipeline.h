@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "zeno/data/tokenizer.h"
 #include "zeno/data/tokenizer/added_tokens.h"
 #include "zeno/data/tokenizer/decoder.h"
 #include "zeno/data/tokenizer/model.h"
@@ -28,8 +29,9 @@ class Pipeline {
   // `where` names the file in errors.
   Pipeline(const nlohmann::json& root, std::string_view where);
 
-  // Fills the draft (whose with_spans is set by the caller).
-  void encode(std::string_view text, bool add_special, bool parse_special, Draft& draft) const;
+  // Appends ids, or hands over each with its span.
+  void encode(std::string_view text, EncodeOptions options, std::vector<int32_t>& ids) const;
+  void encode(std::string_view text, EncodeOptions options, const TakeToken& take) const;
   std::string decode(std::span<const int32_t> ids, bool skip_special) const;
 
   const AddedTokens& added() const { return added_; }
@@ -48,13 +50,15 @@ class Pipeline {
   struct Room {
     WordCache cache;
     Workspace work;
-    std::vector<Token> tokens;
   };
   class Run;
 
   void read_tokens(const JsonNode& root);
   void read_model(const JsonNode& model, const JsonNode& root);
   void place(int32_t id, const std::string& text, const JsonNode& node);
+  // To one of the two.
+  void encode(std::string_view text, EncodeOptions options, std::vector<int32_t>* ids,
+              const TakeToken* take) const;
   std::unique_ptr<Room> borrow_room() const;
   void return_room(std::unique_ptr<Room> room) const;
 
@@ -63,7 +67,7 @@ class Pipeline {
   Vocabulary vocabulary_;
   std::unique_ptr<const Model> model_;
   AddedTokens added_;
-  std::unique_ptr<const PostProcessor> post_;
+  PostProcessor post_;
   std::unique_ptr<const Decoder> decoder_;
   std::vector<Text> texts_;  // by id
   std::unordered_map<std::string, int32_t> added_ids_;

@@ -1,9 +1,10 @@
-// Post-processors of tokenizer.json: tokens around a text (bos, eos, …) and where spans end. Immutable; safe
-// from any thread.
+// Post-processors of tokenizer.json: tokens around a text (bos, eos, …) and where spans end. What the steps
+// of a file come to is known before there is a text, so tokens can leave one by one. Immutable; safe from any
+// thread.
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -18,28 +19,42 @@ struct Blanks {
   uint32_t leading = 0, trailing = 0;
 };
 
-// Tokens on their way out. Spans and blanks are kept only if spans are requested.
-struct Draft {
-  bool with_spans = false;
-  std::vector<int32_t> ids;
-  std::vector<TextSpan> spans;
-  std::vector<Blanks> blanks;
+// What surrounds the tokens of a text.
+struct Frame {
+  std::vector<int32_t> before, after;
+  bool text = true;  // false: the file leaves the text itself out
 
-  void add(int32_t id, TextSpan span = {}, Blanks at_ends = {}) {
-    ids.push_back(id);
-    if (!with_spans) return;
-    spans.push_back(span);
-    blanks.push_back(at_ends);
-  }
+  // Takes white space out of the span of a token of `input`. `first`: of the text's tokens.
+  TextSpan trimmed(TextSpan span, Blanks blanks, std::string_view input, bool first) const;
+
+  // A step that takes white space out. A single space in front may be the one that ByteLevel put there.
+  struct Trim {
+    bool prefix_space;
+    bool at_start;  // no token stood before the text at this step
+  };
+  std::vector<Trim> trims;
 };
 
 class PostProcessor {
  public:
-  virtual ~PostProcessor() = default;
-  // `input` is the text that the spans are of.
-  virtual void apply(Draft& draft, std::string_view input, bool add_special) const = 0;
-};
+  PostProcessor() = default;  // adds nothing
+  explicit PostProcessor(const JsonNode& node);
+  const Frame& frame(bool add_special) const { return add_special ? special_ : plain_; }
 
-std::unique_ptr<const PostProcessor> make_post_processor(const JsonNode& node);
+ private:
+  // The text among tokens that are always the same. Each item: the ids to write, or nothing for the text.
+  using Items = std::vector<std::optional<std::vector<int32_t>>>;
+  // What a file has asked for so far.
+  struct Count {
+    size_t processors = 0, tokens = 0;
+  };
+  static Items read_template(const JsonNode& node, Count& count);
+  static Items read_around(const JsonNode& node);
+  void add(const JsonNode& node, Count& count);
+  void add_trim(const JsonNode& node);
+  void add_around(const Items& items);
+
+  Frame plain_, special_;
+};
 
 }  // namespace zeno::data::tokenizer

@@ -26,7 +26,7 @@ class ByteLevel final : public PreTokenizer {
     AlignedText text(piece, rewriting);
     Rewriter out(text);
     out.prepend(" ");
-    while (out.more()) out.keep();
+    out.keep_rest();
     out.finish();
     cut(text.view(), rewriting, next);
   }
@@ -89,14 +89,12 @@ class Metaspace final : public PreTokenizer {
     const bool marked = piece.text.starts_with(' ') || piece.text.starts_with(mark_);
     const bool wanted = prepend_ == Prepend::always || (prepend_ == Prepend::first && piece.start() == 0);
     if (wanted && !marked) out.prepend(mark_);
-    while (out.more()) {
-      if (out.next() == ' ') {
-        out.remove();
-        out.insert(mark_);
-      } else {
-        out.keep();
-      }
+    for (size_t at = 0; (at = text.text.find(' ', at)) != std::string::npos; ++at) {
+      out.keep_to(at);
+      out.remove();
+      out.insert(mark_);
     }
+    out.keep_rest();
     out.finish();
     const Piece whole = text.view();
     size_t begin = 0;

@@ -45,7 +45,7 @@ Value from_json_text(Runtime& runtime, const Value& subject, const Arguments& ar
   require_defined(subject);
   if (!subject.is(Kind::string)) return subject;
   try {
-    return from_json(runtime.budget, parse_json(subject.as_text()), subject.origin());
+    return from_json(runtime.budget, parse_json(subject.as_text()), subject.origin(), Texts::copied);
   } catch (const Error& error) {
     throw RenderError(fmt::format("from_json: {}", error.what()));
   }
