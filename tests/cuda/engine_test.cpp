@@ -143,6 +143,44 @@ TEST_F(CudaEngine, MeshesGiveTheSameBits) {
   }
 }
 
+// GPU threads meet inside every call: what the matcher has proved must hold on the device too.
+TEST_F(CudaEngine, PipelinesGiveTheBitsOfOneStage) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const int stage : {0, 1, 3}) {
+      RunSpec one = spec(Family::llama, dtype);
+      one.world = 2;
+      one.policy.micro_batches = 4;
+      one.policy.order = zero::Order::horizontal;
+      zero::apply_stage(one.policy, stage);
+      const RunResult reference = run_threads(one);
+      for (const bool overlap : {true, false}) {
+        RunSpec staged = one;
+        staged.world *= staged.pipe = 2;
+        staged.policy.overlap = overlap;
+        const RunResult result = run_threads(staged);
+        EXPECT_EQ(result, reference) << name_of(dtype) << ", ZeRO " << stage << ", overlap " << overlap;
+        EXPECT_EQ(result.booked, result.peak);
+      }
+    }
+  }
+}
+
+TEST_F(CudaEngine, SharedSequencesTrainAsWholeOnes) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    RunSpec whole = spec(Family::llama, dtype);
+    const RunResult reference = run_threads(whole);
+    RunSpec shared = whole;
+    shared.world *= shared.context = 2;
+    const RunResult result = run_threads(shared);
+    for (size_t i = 0; i < reference.losses.size(); ++i)
+      EXPECT_NEAR(result.losses[i], reference.losses[i], dtype == DType::f32 ? 1e-3 : 3e-2);
+    EXPECT_EQ(result.booked, result.peak);
+    shared.policy.overlap = !shared.policy.overlap;
+    shared.policy.recompute = nn::Recompute::full;
+    EXPECT_EQ(run_threads(shared), result) << name_of(dtype);
+  }
+}
+
 TEST_F(CudaEngine, WorldSizesGiveTheSameBitsWhenReproducible) {
   RunSpec spec = CudaEngine::spec(Family::llama, DType::bf16);
   spec.policy.reproducible = true;

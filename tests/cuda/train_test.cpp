@@ -97,6 +97,18 @@ TEST_F(CudaTrain, GroupsOverNcclGiveTheBitsOfTheFlatRun) {
   }
 }
 
+TEST_F(CudaTrain, StagesOverNcclGiveTheBitsOfOneStage) {
+  const char* flags = "--steps 3 --grad-accum 4";
+  const CommandResult one = run_command(launch(2, train(2, 1, "one", flags)));
+  ASSERT_EQ(one.exit_code, 0) << one.output;
+  const CommandResult two = run_command(launch(4, train(2, 1, "two", fmt::format("{} --pipe 2", flags))));
+  ASSERT_EQ(two.exit_code, 0) << two.output;
+  EXPECT_EQ(metrics("two").back(), metrics("one").back());
+  const CommandResult shared =
+      run_command(launch(4, train(2, 1, "shared", fmt::format("{} --pipe 2 --context 2", flags))));
+  EXPECT_EQ(shared.exit_code, 0) << shared.output;
+}
+
 // Snapshots are copied beside the next step: what is saved is the state after the step that was asked for.
 TEST_F(CudaTrain, ARunThatGoesOnFromACheckpointEndsWithTheSameBits) {
   const CommandResult whole = run_command(train(1, 0, "whole", "--steps 12"));
