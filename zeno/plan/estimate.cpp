@@ -30,7 +30,7 @@ StateBytes model_states(double params, const zero::Policy& given, const comm::Me
   const double moment = moment_bytes_each(policy.moments.value_or(policy.states));
   // In full precision the parameters are their own masters, unless they come to the device for each use.
   const zero::Offload& offload = policy.offload;
-  const bool moves = (!policy.params.empty() || mesh.ranks() == 1) &&
+  const bool moves = (!policy.params.empty() || mesh.data_ranks() == 1) &&
                      (offload.params == Tier::disk || (offload.params == Tier::host && offload.far_host));
   const bool own_masters = policy.compute == policy.states && !moves;
   return {.parameters = share(policy.params) * double(size_of(policy.compute)),
