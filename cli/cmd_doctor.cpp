@@ -143,6 +143,7 @@ struct DoctorFlags {
   std::string folder = ".", out, device;
   bool measure = false;
   double between = 0;  // GB/s
+  int rails = 0;
 };
 
 void measure(const DoctorFlags& flags) {
@@ -153,6 +154,7 @@ void measure(const DoctorFlags& flags) {
   options.folder = flags.folder;
   options.matmul_plans = cache_folder() / "matmul_plans.txt";
   options.between_rate = flags.between * 1e9;
+  options.rails = flags.rails;
   options.sizes = plan::usual_sizes(options.kind);
   options.report = [](const plan::Measured& line) {
     fmt::print("{:<18} {:>22}   {}\n", line.what, line.rate, line.how);
@@ -188,7 +190,13 @@ void add_doctor(CLI::App& app) {
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->needs(rates);
   command
-      ->add_option("--between-rate", flags->between, "GB/s between nodes per rank, stored with the profile")
+      ->add_option("--between-rate", flags->between,
+                   "GB/s between nodes over each rail, stored with the profile")
+      ->default_str("")
+      ->needs(rates);
+  command
+      ->add_option("--rails", flags->rails,
+                   "network links of a node, stored with the profile; defaults to one per GPU, one for a CPU")
       ->default_str("")
       ->needs(rates);
   command->callback([flags] { flags->measure ? measure(*flags) : show(flags->folder); });

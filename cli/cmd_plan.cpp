@@ -79,7 +79,12 @@ void add_plan(CLI::App& app) {
       ->type_name("NAME|FILE");
   command
       ->add_option("--between-rate", flags->place.between_rate,
-                   "GB/s between nodes per rank; defaults to the machine's rate")
+                   "GB/s between nodes over each rail; defaults to the machine's rate")
+      ->default_str("")
+      ->check(positive());
+  command
+      ->add_option("--rails", flags->place.rails,
+                   "network links of a node, which its ranks share; defaults to those of the machine")
       ->default_str("")
       ->check(positive());
   command

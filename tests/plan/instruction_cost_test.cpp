@@ -12,7 +12,7 @@ namespace {
 // Rates of one: seconds are the counts themselves. What is not asked about is free.
 constexpr double kFree = 1e30;
 Machine free_machine() {
-  Machine m{.name = "free", .kind = Device::Kind::cuda, .nodes = 4, .node_ranks = 8};
+  Machine m{.name = "free", .kind = Device::Kind::cuda, .nodes = 4, .node_ranks = 8, .rails = 8};
   m.matmul_16bit = m.matmul_fp32 = m.matmul_fp8 = m.attention = m.memory_rate = kFree;
   m.host_updates = m.host_link = m.disk_read = m.disk_write = kFree;
   m.inside.rate = m.between.rate = kFree;
@@ -188,16 +188,57 @@ TEST(InstructionCost, Collectives) {
 
 // NCCL's and MPI's own sums: as much between nodes as a gather of what is summed.
 TEST(InstructionCost, NativeSumsAreARing) {
-  zero::EngineOptions o = options(3);
-  o.policy.reduction = comm::Reduction::native;
   Machine m = free_machine();
   m.between.rate = 1;
-  for (int world : {16, 32}) {
-    const zero::CompiledStep step = zero::compile_step(model(), o, world);
-    const double reduced = 4.0 * double(zero::traffic_of(step.program, step.units, world).reduced);
-    const double n = world, nodes = n / 8;
-    EXPECT_NEAR(seconds<zero::Reduce>(model(), o, m, world) / reduced, (nodes - 1) / nodes * n / (n - 1) / 8,
-                1e-9);
+  for (const int ranks : {16, 32}) {
+    zero::EngineOptions o = options(3, ranks);
+    o.policy.reduction = comm::Reduction::native;
+    const zero::CompiledStep step = zero::compile_step(model(), o);
+    const double reduced = 4.0 * double(zero::traffic_of(step.program, step.units, o.mesh).reduced);
+    const double n = ranks, nodes = n / 8;
+    EXPECT_NEAR(seconds<zero::Reduce>(model(), o, m) / reduced, (nodes - 1) / nodes * n / (n - 1) / 8, 1e-9);
+  }
+}
+
+// Two nodes of four ranks, S bytes. Each half of what is gathered enters the other node once, over all of its
+// rails, however the ranks are grouped. A sum in two levels sends a quarter of S on each rank's behalf, half
+// of it to the other node; without groups each rank sends half of S there.
+TEST(InstructionCost, GroupsShareTheRailsOfTheirNodes) {
+  const auto time = [&]<class Kind>(const comm::Mesh& mesh, int rails, Kind) {
+    Machine m = free_machine();
+    m.node_ranks = 4;
+    m.rails = rails;
+    m.between.rate = 1;
+    zero::EngineOptions o = options(3);
+    o.mesh = mesh;
+    return seconds<Kind>(model(), o, m);
+  };
+  const comm::Mesh flat = comm::Mesh::flat(8);
+  const zero::CompiledStep step = zero::compile_step(model(), options(3, 8));
+  const zero::ProgramTraffic traffic = zero::traffic_of(step.program, step.units, flat);
+  const double gathered = 2.0 * double(traffic.gathered) * 8 / 7,
+               reduced = 4.0 * double(traffic.reduced) * 8 / 7;
+  for (const int rails : {1, 2, 4, 8}) {
+    for (const int group : {8, 4, 2, 1})  // 1, 1, 2 and 4 groups across the nodes at once
+      EXPECT_NEAR(time(flat.in_groups(group), rails, zero::Gather{}) / gathered, 1.0 / 2 / rails, 1e-9)
+          << rails << " rails, groups of " << group;
+    EXPECT_NEAR(time(flat, rails, zero::Reduce{}) / reduced, 1.0 / 2 * 4 / rails, 1e-9);
+    EXPECT_NEAR(time(flat.in_groups(4), rails, zero::Reduce{}) / reduced, 1.0 / 4 / 2 * 4 / rails, 1e-9);
+  }
+}
+
+// Ranks of a CPU are as many as one likes; the rails of its node stay what they are.
+TEST(InstructionCost, RanksOfACpuShareItsRail) {
+  Machine m = free_machine();
+  m.kind = Device::Kind::cpu;
+  m.nodes = 2;
+  m.node_ranks = m.rails = 1;
+  m.between.rate = 1;
+  for (const int on_node : {1, 4}) {  // each sends half of the gradients to the other node
+    zero::EngineOptions o = options(3, 2 * on_node);
+    o.device = {};
+    const double gradients = 4.0 * owned(model(), o) * 2 * on_node;
+    EXPECT_NEAR(seconds<zero::Reduce>(model(), o, m) / gradients, on_node / 2.0, 1e-9);
   }
 }
 

@@ -15,15 +15,15 @@ TEST(Machine, AFileOfANewerZenoIsNeitherReadNorReplaced) {
   const Path file = folder.path() / "machine-cpu.json";
   save_machine(named_machine("h200-1"), file);
   std::string text = read_file(file);
-  text.replace(text.find("\"version\": 1"), 12, "\"version\": 2");
+  text.replace(text.find("\"version\": 2"), 12, "\"version\": 3");
   replace_file(file, text);
-  const std::vector<std::string> words{"machine-cpu.json", "newer Zeno", "version 2", "up to 1"};
+  const std::vector<std::string> words{"machine-cpu.json", "newer Zeno", "version 3", "up to 2"};
   test::expect_error(ErrorKind::data, words, [&] { load_machine(file); });
   test::expect_error(ErrorKind::data, words, [&] { measured_machine(folder.path(), Device::Kind::cpu); });
   test::expect_error(ErrorKind::data, words, [&] { save_machine(named_machine("h200-1"), file); });
   EXPECT_EQ(read_file(file), text);
   // Files of before had no version.
-  text.replace(text.find("\"version\": 2,"), 13, "");
+  text.replace(text.find("\"version\": 3,"), 13, "");
   replace_file(file, text);
   EXPECT_EQ(load_machine(file).name, "h200-1");
 }
@@ -54,6 +54,39 @@ TEST(Machine, RanksFillNodes) {
   EXPECT_EQ(cores.with_ranks(4).matmul_fp32, 25);
   EXPECT_EQ(cores.with_ranks(4).packing, 2);
   EXPECT_EQ(cores.with_ranks(4).memory, 16);
+}
+
+// A rank's part of the rails, in GB/s, is what the machines were known for when they had no rails.
+TEST(Machine, RanksShareRails) {
+  const auto per_rank = [](const char* name) {
+    const Machine machine = named_machine(name).with_ranks(64);
+    return machine.between.rate * machine.rails / machine.node_ranks / 1e9;
+  };
+  EXPECT_DOUBLE_EQ(per_rank("h200-1"), 45);
+  EXPECT_DOUBLE_EQ(per_rank("h100-8"), 45);
+  EXPECT_DOUBLE_EQ(per_rank("a100-8"), 22);
+  EXPECT_DOUBLE_EQ(per_rank("v100-16"), 5.5);
+  EXPECT_EQ(describe_rails(named_machine("v100-16"), 64), "8 rails of 11.0 GB/s for the 16 ranks of a node");
+  EXPECT_EQ(describe_rails(named_machine("h200-1"), 2), "1 rail of 45.0 GB/s for the 1 rank of a node");
+  EXPECT_EQ(describe_rails(named_machine("h100-8"), 8), "") << "one node";
+}
+
+TEST(Machine, AFileWithoutRailsHasOneForEachDevice) {
+  const test::TempDir folder;
+  const Path file = folder.path() / "machine.json";
+  save_machine(named_machine("v100-16"), file);
+  EXPECT_EQ(load_machine(file).rails, 8);
+  const std::string whole = read_file(file);
+  const auto with = [&](std::string_view line) {
+    std::string text = whole;
+    text.replace(text.find("\"rails\": 8,"), 11, line);
+    replace_file(file, text);
+    return load_machine(file).rails;
+  };
+  EXPECT_EQ(with(""), 16);
+  EXPECT_EQ(with("\"rails\": 4,"), 4);
+  EXPECT_THROW(with("\"rails\": 0,"), Error);
+  EXPECT_THROW(with("\"rails\": \"four\","), Error);
 }
 
 TEST(Machine, KnowsWhichLinksItLacks) {

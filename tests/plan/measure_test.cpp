@@ -40,6 +40,7 @@ TEST(Measure, EveryRateOfThisMachine) {
   const test::TempDir folder;
   MeasureOptions options = tiny_options(folder.path());
   options.between_rate = 5e9;
+  options.rails = 2;
   std::set<std::string> lines;
   options.report = [&](const Measured& line) {
     EXPECT_TRUE(lines.insert(std::string(line.what)).second) << line.what << " comes twice";
@@ -53,6 +54,7 @@ TEST(Measure, EveryRateOfThisMachine) {
   }
   EXPECT_TRUE(std::isfinite(m.packing) && m.packing >= 0) << m.packing;
   EXPECT_EQ(m.between.rate, 5e9);
+  EXPECT_EQ(m.rails, 2);
   EXPECT_EQ(m.kind, Device::Kind::cpu);
   EXPECT_EQ(m.ranks(), 1);
   EXPECT_TRUE(lines.contains("matmul, 16 bits") && lines.contains("packing") &&

@@ -14,14 +14,9 @@ inline constexpr int64_t kSavedPiece = 1 << 14;  // elements of an extent of a c
 
 inline zero::Engine make_engine(const RunSpec& spec, comm::World& world) {
   set_log_rank(world.rank());
-  return {model_of(spec),
-          {.policy = spec.policy,
-           .shape = spec.batch,
-           .device = spec.device,
-           .threads = 1,
-           .snapshot_piece = kSavedPiece,
-           .disk = spec.disk},
-          world};
+  zero::EngineOptions options = options_of(spec);
+  options.snapshot_piece = kSavedPiece;
+  return {model_of(spec), options, world};
 }
 
 // Steps `first` to `end`, which see the same batches on any number of ranks; returns their losses.

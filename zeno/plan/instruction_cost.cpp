@@ -164,11 +164,20 @@ double CostModel::hops(const Span& span) const {
          double(span.nodes - 1) * machine_.between.latency;
 }
 
-// A ring through the group: every byte enters a node once, over all links of its ranks, and passes each rank.
+// Groups along the same axes are at work at once and share the rails of their nodes. Where each has one rank
+// of a node, each has the rail of that rank; a group that has all ranks has all rails, as NCCL builds a ring
+// for each of them.
+double CostModel::rails_of(const Span& span) const {
+  const double groups = double(machine_.node_ranks) / span.near;
+  return machine_.rails / groups;
+}
+
+// A ring through the group: every byte enters a node once, over the group's rails, and passes each rank.
 double CostModel::gather_time(double bytes, const Span& span) const {
   if (span.ranks == 1) return 0;
   const double others = double(span.ranks - 1) / span.ranks, nodes = span.nodes;
-  const double across = nodes > 1 ? bytes * (nodes - 1) / nodes / (span.near * machine_.between.rate) : 0;
+  const double across =
+      nodes > 1 ? bytes * (nodes - 1) / nodes / (rails_of(span) * machine_.between.rate) : 0;
   const double inside = span.near > 1 ? bytes * others / machine_.inside.rate : 0;
   return std::max(inside, across) + hops(span);
 }
@@ -177,7 +186,8 @@ double CostModel::gather_time(double bytes, const Span& span) const {
 double CostModel::trade_time(double bytes, const Span& span) const {
   if (span.ranks == 1) return 0;
   const double near = span.near, all = span.ranks;
-  const double across = span.nodes > 1 ? bytes * (all - near) / all / machine_.between.rate : 0;
+  const double across =
+      span.nodes > 1 ? near * bytes * (all - near) / all / (rails_of(span) * machine_.between.rate) : 0;
   const double inside = near > 1 ? bytes * (near - 1) / all / machine_.inside.rate : 0;
   return std::max(inside, across) + hops(span);
 }

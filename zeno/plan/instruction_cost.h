@@ -71,6 +71,7 @@ class CostModel {
   double trade_time(double bytes, const Span& span) const;
   double sum_time(double bytes, const Span& span) const;
   double hops(const Span& span) const;
+  double rails_of(const Span& span) const;
   // Elements of the chunks that a rank has when they are sharded over `axes`.
   double part_of(const zero::ChunkRange& range, comm::Axes axes) const;
 

@@ -134,6 +134,8 @@ PlanReport answer(const PlanQuestion& q, const AnswerOptions& how) {
     report.neediest = neediest_stages(q.device.kind, report.stages);
   }
   report.notes = notes_of(q.subject, model, given, report);
+  const std::string rails = q.machine ? describe_rails(*q.machine, q.mesh.ranks) : "";
+  if (!rails.empty()) report.notes.push_back(fmt::format("between nodes: {}", rails));
   if (q.machine && report.rows.empty()) {
     const StepTime time = predict_step(q.layers, options, *q.machine);
     report.chosen.step_seconds = time.step_s;

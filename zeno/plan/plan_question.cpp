@@ -77,6 +77,7 @@ PlanQuestion make_question(config::ParsedConfig parsed, PlanSubject subject, con
   config::TrainConfig& config = q.parsed.config;
   q.machine = machine_of(place, q);
   if (q.machine && place.between_rate > 0) q.machine->between.rate = place.between_rate * 1e9;
+  if (q.machine && place.rails > 0) q.machine->rails = place.rails;
   const Machine* machine = place.machine.empty() ? nullptr : &*q.machine;
   const bool all_ranks = machine != nullptr && !q.parsed.given("zeno.ranks");
   const int fewest = int(config.parallel.pipe * std::max<int64_t>(1, config.parallel.context));

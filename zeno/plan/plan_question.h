@@ -17,7 +17,8 @@ namespace zeno::plan {
 // The machine of the run, as far as the config does not set it.
 struct PlanPlace {
   std::string machine;      // its name or file (find_machine); empty: this one, as it was measured
-  double between_rate = 0;  // GB/s between nodes for each rank; 0: as the machine has it
+  double between_rate = 0;  // GB/s between nodes over each rail; 0: as the machine has it
+  int rails = 0;            // of a node; 0: as the machine has them
   int node_ranks = 0;       // 0: all on one host, on GPUs at most eight
 };
 

@@ -15,7 +15,7 @@
 namespace zeno::plan {
 namespace {
 
-constexpr int64_t kVersion = 1;  // of the file
+constexpr int64_t kVersion = 2;  // of the file; 1 had no rails
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 constexpr double kMostRanks = 1 << 20;    // on a node, and nodes
 constexpr double kMostOfAnything = 1e18;  // bytes, and FLOP/s
@@ -69,7 +69,7 @@ std::vector<Machine> known_machines() {
                      .between = {45e9, 14e-6}};
   Machine h100 = h200;
   h100.name = "h100-8";
-  h100.node_ranks = 8;
+  h100.node_ranks = h100.rails = 8;
   h100.memory_rate = 2.95e12;
   h100.memory = 79.1 * kGiB;
   h100.host_memory = 2000e9;
@@ -91,7 +91,7 @@ std::vector<Machine> known_machines() {
   a100.between.rate = 22e9;
   Machine v100 = a100;
   v100.name = "v100-16";
-  v100.node_ranks = 16;
+  v100.node_ranks = 16;  // two on each of 8 rails
   v100.matmul_16bit = v100.matmul_fp8 = 90e12;
   v100.matmul_fp32 = 14e12;
   v100.attention = 45e12;
@@ -101,7 +101,7 @@ std::vector<Machine> known_machines() {
   v100.host_updates = 6e9;
   v100.host_link = 3e9;
   v100.inside.rate = 120e9;
-  v100.between.rate = 5.5e9;
+  v100.between.rate = 11e9;
   return {h200, h100, a100, v100};
 }
 
@@ -158,7 +158,9 @@ Machine parse_machine(const nlohmann::json& json, const Path& file) {
   check(machine.node_ranks > 0, "node_ranks", "at least 1");
   check(double(machine.nodes) * machine.node_ranks <= kMostRanks, "nodes",
         fmt::format("at most {:g} ranks in total", kMostRanks));
-  std::vector<std::string> known{"version", "name", "device", "nodes", "node_ranks"};
+  machine.rails = json.contains("rails") ? int(number("rails", kMostRanks)) : machine.node_ranks;
+  check(machine.rails > 0, "rails", "at least 1");
+  std::vector<std::string> known{"version", "name", "device", "nodes", "node_ranks", "rails"};
   for (const Field& field : fields_of(machine)) {
     field.value = number(known.emplace_back(field.name));
   }
@@ -194,6 +196,14 @@ Machine Machine::with_ranks(int ranks) const {
   machine.node_ranks = std::min(ranks, node_ranks);
   machine.nodes = div_ceil(ranks, machine.node_ranks);
   return machine;
+}
+
+std::string describe_rails(const Machine& machine, int ranks) {
+  const Machine used = machine.with_ranks(ranks);
+  if (used.nodes == 1) return {};
+  return fmt::format("{} rail{} of {:.1f} GB/s for the {} rank{} of a node", used.rails,
+                     used.rails == 1 ? "" : "s", used.between.rate / 1e9, used.node_ranks,
+                     used.node_ranks == 1 ? "" : "s");
 }
 
 std::vector<std::string> machine_names() {
@@ -241,6 +251,7 @@ void save_machine(const Machine& machine, const Path& file) {
   json["device"] = machine.kind == Device::Kind::cuda ? "cuda" : "cpu";
   json["nodes"] = machine.nodes;
   json["node_ranks"] = machine.node_ranks;
+  json["rails"] = machine.rails;
   Machine copy = machine;
   for (const Field& field : fields_of(copy)) json[std::string(field.name)] = field.value;
   replace_file(file, json.dump(2) + "\n");

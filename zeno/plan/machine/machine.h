@@ -41,8 +41,10 @@ struct Machine {
   double disk_read = 0, disk_write = 0;
   double disk = 0;  // bytes
 
-  // Ranks of a node (on CPUs the rate is that of all together); nodes, for each rank.
+  // Ranks of a node (on CPUs the rate is that of all together); nodes, over each rail.
   Link inside, between;
+  // Network links of a node, which its ranks share: of as many as there are devices, each has its own.
+  int rails = 1;
 
   double matmul(DType dtype, bool fp8) const;
   int ranks() const { return nodes * node_ranks; }
@@ -52,6 +54,9 @@ struct Machine {
   // out.
   Machine with_ranks(int ranks) const;
 };
+
+// "8 rails of 45.0 GB/s for the 8 ranks of a node"; empty where these ranks share one.
+std::string describe_rails(const Machine& machine, int ranks);
 
 // "h100-8", or "h100-8x64" for 64 such nodes. Throws Error(usage) with the names there are.
 Machine named_machine(std::string_view name);

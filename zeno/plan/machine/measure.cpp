@@ -38,6 +38,8 @@ void require_measurable(const MeasureOptions& options) {
           options.folder.string());
   require(options.between_rate >= 0, ErrorKind::usage,
           "[measure] --between-rate: got {} GB/s, expected at least 0", options.between_rate / kGiga);
+  require(options.rails >= 0, ErrorKind::usage, "[measure] --rails: got {}, expected at least 0",
+          options.rails);
   require_room(options.folder, options.sizes.disk_bytes);
 }
 
@@ -58,6 +60,7 @@ class Measurement {
     launch();
     host_link();
     ranks();
+    network();
     disk();
     sizes();
     return machine_;
@@ -150,6 +153,14 @@ class Measurement {
     if (!gpu()) machine_.inside.rate *= count;
     report("between ranks", bytes_text(machine_.inside.rate) + ", " + micros_text(machine_.inside.latency),
            fmt::format("{} ranks at once, {}: reduce-scatter and all-gather", count, gpu() ? "each" : "all"));
+  }
+
+  void network() {
+    machine_.rails = options_.rails > 0 ? options_.rails : machine_.node_ranks;
+    const bool known = options_.between_rate > 0;
+    report("between nodes", known ? bytes_text(options_.between_rate) : "unknown",
+           fmt::format("each of {} rail{} of a node, {}", machine_.rails, machine_.rails == 1 ? "" : "s",
+                       known ? "as given" : "to be given with --between-rate"));
   }
 
   void disk() {

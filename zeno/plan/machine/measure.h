@@ -36,9 +36,12 @@ struct Measured {
 
 struct MeasureOptions {
   Device::Kind kind = Device::Kind::cpu;
-  Path folder = ".";        // whose disk is measured
-  Path matmul_plans;        // GPU: plans that runs keep there (matmul_plans.h); empty: none are kept
-  double between_rate = 0;  // bytes per second between nodes for each rank, as the user knows it
+  Path folder = ".";  // whose disk is measured
+  Path matmul_plans;  // GPU: plans that runs keep there (matmul_plans.h); empty: none are kept
+  // Of the network between nodes, as the user knows it: bytes per second of each rail, and how many a node
+  // has; 0: one for each GPU, one for a CPU.
+  double between_rate = 0;
+  int rails = 0;
   MeasureSizes sizes;
   std::function<void(const Measured&)> report;  // called after each measurement; may be empty
 };
