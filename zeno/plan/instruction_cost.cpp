@@ -222,16 +222,17 @@ double CostModel::exchange_seconds(const zero::Exchange& op) const {
 
 // Gradients that two stages share are in their own type; they are few.
 double CostModel::hop_seconds(const zero::Send& op) const {
-  const Link& link = link_of(op.hop);
+  const Link link = link_of(op.hop);
   return double(op.elements) * double(size_of(step_.policy.compute)) / link.rate + link.latency;
 }
 
-// Ranks of a stage are in a row: between nodes, unless those of both stages are all on one.
-const Link& CostModel::link_of(const zero::Hop& hop) const {
+// Ranks of a stage are in a row: between nodes, each over its share of the rails, unless those of both stages
+// are all on one.
+Link CostModel::link_of(const zero::Hop& hop) const {
   const auto [first, last] = std::minmax(hop.from, hop.to);
   const int ranks = step_.mesh.ranks() / step_.mesh.size(comm::Axis::pipe);
   const bool near = first * ranks / machine_.node_ranks == ((last + 1) * ranks - 1) / machine_.node_ranks;
-  return near ? machine_.inside : machine_.between;
+  return near ? machine_.inside : Link{rails_of({}) * machine_.between.rate, machine_.between.latency};
 }
 
 double CostModel::reduce_rows_seconds(const zero::ReduceRows& op) const {

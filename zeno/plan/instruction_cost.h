@@ -47,7 +47,7 @@ class CostModel {
   double gather_sums_seconds(const zero::GatherSums& op) const;
   double exchange_seconds(const zero::Exchange& op) const;
   double hop_seconds(const zero::Send& op) const;
-  const Link& link_of(const zero::Hop& hop) const;  // between two stages
+  Link link_of(const zero::Hop& hop) const;  // between two stages
   double reduce_rows_seconds(const zero::ReduceRows& op) const;
   double update_bytes(const zero::Update& op) const;
   // An activation has the bytes of its region.
