@@ -131,7 +131,8 @@ TEST(PlanCli, APipelineHasALineForEachStage) {
   EXPECT_NEAR(double(answer.at("tokens_per_s")) * double(answer.at("step_seconds")), 8 * 16 * 2048, 1);
   EXPECT_GT(double(answer.at("time").at("exposed_seconds").at("other stages")), 0);
   const CommandResult text = plan(run);
-  for (const char* part : {"mesh: pipe 8 × inner 8", "\n    7 ", "needs most", "waiting for other stages"})
+  for (const char* part :
+       {"mesh: pipe 8 × inner 8", "\n    7 ", "needs most: stage 0 of device", "waiting for other stages"})
     EXPECT_NE(text.output.find(part), std::string::npos) << part << "\n" << text.output;
   EXPECT_FALSE(planned("--params 1B --ranks 2 --stage 1 --machine h100-8").contains("stages"));
 }

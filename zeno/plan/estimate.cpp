@@ -43,7 +43,7 @@ double most_params(double bytes, const zero::Policy& policy, const comm::Mesh& m
   return bytes / model_states(1, policy, mesh).total();
 }
 
-model::InitOptions shape_of_size(double params) {
+model::InitOptions shape_of_size(double params, int64_t sharing) {
   model::InitOptions shape;
   shape.vocab = params >= 1e8 ? 32000 : 512;
   const double vocab = double(shape.vocab);
@@ -55,7 +55,8 @@ model::InitOptions shape_of_size(double params) {
     const double a = 12 * double(layers), b = 2 * vocab;
     const double width = (std::sqrt(b * b + 4 * a * params) - b) / (2 * a);
     const int64_t head = width < kHead ? 8 : kHead;
-    const int64_t hidden = std::max<int64_t>(1, std::llround(width / double(head))) * head;
+    const int64_t step = head * sharing;
+    const int64_t hidden = std::max<int64_t>(1, std::llround(width / double(step))) * step;
     const double error = std::abs(params_of(double(hidden), double(layers), vocab) - params);
     if (error >= least) continue;
     least = error;

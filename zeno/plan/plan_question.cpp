@@ -80,10 +80,10 @@ PlanQuestion make_question(config::ParsedConfig parsed, PlanSubject subject, con
   if (q.machine && place.rails > 0) q.machine->rails = place.rails;
   const Machine* machine = place.machine.empty() ? nullptr : &*q.machine;
   const bool all_ranks = machine != nullptr && !q.parsed.given("zeno.ranks");
-  const int fewest = int(config.parallel.pipe * std::max<int64_t>(1, config.parallel.context));
-  const int ranks = all_ranks                      ? machine->ranks()
-                    : q.parsed.given("zeno.ranks") ? int(config.run.ranks)
-                                                   : std::max(fewest, int(config.run.ranks));
+  // Nothing said: as few as the mesh has.
+  const int64_t fewest =
+      q.parsed.given("zeno.ranks") ? 1 : config.parallel.pipe * std::max<int64_t>(1, config.parallel.context);
+  const int ranks = all_ranks ? machine->ranks() : int(std::max(fewest, config.run.ranks));
   q.device = device_of(config.run, q.subject.described, machine);
   q.mesh = config::mesh_request(config, ranks, ranks_of_node(place, q, ranks));
   if (q.subject.params) count_as_papers(q.parsed);

@@ -103,9 +103,9 @@ std::string stages(const PlanReport& report) {
   std::vector<std::string> most;
   for (Tier tier : kTiers) {
     if (report.chosen.bytes.total(tier) > 0)
-      most.push_back(fmt::format("{}: stage {}", name_of(tier), report.neediest[size_t(tier)]));
+      most.push_back(fmt::format("stage {} of {}", report.neediest[size_t(tier)], name_of(tier)));
   }
-  return text + fmt::format("which needs most, and is shown here: {}\n", fmt::join(most, ", "));
+  return text + fmt::format("needs most: {}; their bytes:\n", fmt::join(most, ", "));
 }
 
 std::string comparison(const PlanReport& report) {
