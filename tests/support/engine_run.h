@@ -22,13 +22,10 @@ inline zero::Engine make_engine(const RunSpec& spec, comm::World& world) {
 // Steps `first` to `end`, which see the same batches on any number of ranks; returns their losses.
 inline std::vector<double> train_steps(const RunSpec& spec, zero::Engine& engine, comm::World& world,
                                        int first, int end) {
-  const int k = spec.policy.micro_batches;
   std::vector<double> losses;
   for (int step = first; step < end; ++step) {
-    std::vector<OwnedBatch> owned;
+    const std::vector<OwnedBatch> owned = batches_of(spec, world.rank(), step);
     std::vector<zero::MicroBatch> views;
-    for (int mb = 0; mb < k; ++mb)
-      owned.push_back(make_batch(spec.batch, spec.shape.vocab, step, world.rank() * k + mb));
     for (const OwnedBatch& batch : owned) views.push_back(batch.view());
     zero::StepControl control;
     control.hyper = {.lr = 1e-2f, .weight_decay = 0.1f, .step = step + 1};

@@ -94,21 +94,26 @@ inline zero::EngineOptions options_of(const RunSpec& spec) {
           .disk = spec.disk};
 }
 
+// The same global batch on any mesh with as many micro-batches in all.
+inline std::vector<OwnedBatch> batches_of(const RunSpec& spec, int rank, int step) {
+  const comm::Mesh mesh = mesh_of(spec);
+  const int first = mesh.place(rank, comm::kBatchAxes) * spec.policy.micro_batches;
+  std::vector<OwnedBatch> batches;
+  for (int mb = 0; mb < spec.policy.micro_batches; ++mb) {
+    const OwnedBatch whole = make_batch(spec.batch, spec.shape.vocab, step, first + mb);
+    batches.push_back(cut_batch(whole, spec.batch, spec.context, mesh.coordinate(rank, comm::Axis::context)));
+  }
+  return batches;
+}
+
 // One rank's run; every rank returns the same losses, norms and hash.
 inline RunResult run_rank(const RunSpec& spec, comm::World& world) {
   zero::Engine engine(model_of(spec), options_of(spec), world);
   engine.load(spec.values);
   RunResult result;
-  const comm::Mesh mesh = mesh_of(spec);
-  const int k = spec.policy.micro_batches;
   for (int step = 0; step < spec.steps; ++step) {
-    std::vector<OwnedBatch> owned;
+    const std::vector<OwnedBatch> owned = batches_of(spec, world.rank(), step);
     std::vector<zero::MicroBatch> views;
-    for (int mb = 0; mb < k; ++mb) {
-      const int place = mesh.place(world.rank(), comm::kBatchAxes);
-      owned.push_back(cut_batch(make_batch(spec.batch, spec.shape.vocab, step, place * k + mb), spec.batch,
-                                spec.context, mesh.coordinate(world.rank(), comm::Axis::context)));
-    }
     for (const OwnedBatch& batch : owned) views.push_back(batch.view());
     zero::StepControl control;
     control.hyper = {.kind = spec.optimizer,

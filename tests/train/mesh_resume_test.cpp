@@ -60,5 +60,42 @@ TEST_P(MeshResume, OnOtherNumbersOfRanks) {
   }
 }
 
+// Pipelines give the bits of one stage, so a run may go from any number of stages to any other.
+TEST_P(MeshResume, FromAnyNumberOfStagesToAnyOther) {
+  const auto spec_of_stages = [&](int pipe, size_t placement, Family family) {
+    RunSpec spec = spec_of({0, zero::all_placements()[placement]}, GetParam());
+    spec.family = family;
+    spec.world = 2 * pipe;
+    spec.pipe = pipe;
+    spec.policy.order = zero::Order::horizontal;
+    spec.policy.reproducible = true;  // the same bits with tied embeddings too
+    return spec;
+  };
+  for (const Family family : {Family::llama, Family::gpt2}) {
+    const RunPart whole = run_part(spec_of_stages(1, 0, family), {}, 0, kResumeSteps);
+    const RunPart second{{whole.losses.begin() + kResumeSaved, whole.losses.end()}, whole.hash};
+    for (const auto& [from, to] : {std::pair{1, 2}, {2, 1}, {2, 4}, {4, 3}, {3, 2}}) {
+      const TempDir folder(memory_folder());
+      EXPECT_EQ(run_part(spec_of_stages(from, size_t(from), family), folder.path(), 0, kResumeSteps), whole);
+      EXPECT_EQ(run_part(spec_of_stages(to, 3, family), folder.path(), kResumeSaved, kResumeSteps), second)
+          << from << " stages to " << to;
+    }
+  }
+}
+
+// What ranks read does not depend on who shares sequences.
+TEST_P(MeshResume, FromSharedSequencesToWholeOnes) {
+  RunSpec shared = spec_of({0, zero::all_placements()[3]}, GetParam());
+  shared.context = 2;
+  const TempDir folder(memory_folder());
+  const RunPart saved = run_part(shared, folder.path(), 0, kResumeSaved);
+  for (const auto& [world, context] : {std::pair{1, 1}, {2, 2}, {4, 4}, {4, 1}}) {
+    RunSpec spec = shared;
+    spec.world = world;
+    spec.context = context;
+    EXPECT_EQ(run_part(spec, folder.path(), kResumeSaved, kResumeSaved).hash, saved.hash);
+  }
+}
+
 }  // namespace
 }  // namespace zeno::test

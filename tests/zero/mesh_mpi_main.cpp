@@ -1,7 +1,8 @@
 // One rank of a mesh of processes, started by mpirun (mesh_mpi_test.cpp):
-//   test_zero_mpi RANKS_PER_HOST [coded|native]
+//   test_zero_mpi RANKS_PER_HOST [coded|native|stages|context]
 // Trains with every placement as if each RANKS_PER_HOST processes were a host; coded: weights and gradients
-// travel in blocks of few bits; native: MPI sums between hosts. Rank 0 prints, for each: name, hash of the
+// travel in blocks of few bits; native: MPI sums between hosts; stages: each host is a stage of a pipeline;
+// context: its ranks share sequences. Rank 0 prints, for each: name, hash of the
 // weights, bytes that its host sent to others in the last step, what the program says of them, the loss and
 // the gradient norm of the last step, and how many sums MPI was asked for.
 #include <mpi.h>
@@ -9,6 +10,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <string_view>
+#include <utility>
 
 #include "tests/comm/rank_process.h"
 #include "tests/zero/mesh_runs.h"
@@ -46,6 +48,9 @@ void train(comm::World& world, const Placements& placements, int ranks_per_host,
   spec.world = world.size();
   spec.steps = 2;
   spec.inner = ranks_per_host;
+  if (way == "stages") spec.pipe = spec.world / ranks_per_host;
+  if (way == "stages") spec.policy.order = Order::horizontal;
+  if (way == "context") spec.context = std::exchange(spec.inner, 0);
   spec.policy.int8_weights = spec.policy.coded_gradients = way == "coded";
   if (way == "native") spec.policy.reduction = comm::Reduction::native;
   placements.apply(spec.policy);

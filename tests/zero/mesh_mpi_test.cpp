@@ -73,6 +73,36 @@ TEST_P(MeshOfProcesses, NativeSumsTrainLikeTheTree) {
   }
 }
 
+// Every host a stage: what the next needs goes over MPI.
+TEST_P(MeshOfProcesses, StagesOnHostsHaveTheBitsOfOneStage) {
+  if (!comm::mpi_available()) GTEST_SKIP() << "built without MPI";
+  test::RunSpec one;
+  one.world = GetParam().ranks_each;
+  one.steps = 2;
+  one.policy.order = Order::horizontal;
+  const std::string output = output_of(GetParam(), "stages");
+  for (const Placements& placements : all_placements()) {
+    placements.apply(one.policy);
+    const std::string expected = fmt::format("{}: {:016x} sent ", placements.name, run_threads(one).hash);
+    EXPECT_NE(output.find(expected), std::string::npos) << expected << output;
+  }
+}
+
+// The ranks of a host share sequences.
+TEST_P(MeshOfProcesses, SharedSequencesHaveTheBitsOfThreads) {
+  if (!comm::mpi_available()) GTEST_SKIP() << "built without MPI";
+  test::RunSpec threads;
+  threads.world = GetParam().count * GetParam().ranks_each;
+  threads.context = GetParam().ranks_each;
+  threads.steps = 2;
+  const uint64_t hash = run_threads(threads).hash;
+  const std::string output = output_of(GetParam(), "context");
+  for (const Placements& placements : all_placements()) {
+    const std::string expected = fmt::format("{}: {:016x} sent ", placements.name, hash);
+    EXPECT_NE(output.find(expected), std::string::npos) << expected << output;
+  }
+}
+
 // Each placement has bits of its own.
 TEST_P(MeshOfProcesses, BlocksOfFewBitsHaveTheBitsOfThreadsToo) {
   if (!comm::mpi_available()) GTEST_SKIP() << "built without MPI";

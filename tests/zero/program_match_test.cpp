@@ -84,6 +84,62 @@ TEST_F(Match, ACircleOfWaitsIsFound) {
   EXPECT_NO_THROW(match_all());  // rows 0 and 1 first, then both columns
 }
 
+// The programs of two stages, each for two ranks.
+class MatchStages : public Match {
+ protected:
+  MatchStages() {
+    test::RunSpec spec;
+    spec.world = 4;
+    spec.pipe = 2;
+    spec.policy.micro_batches = 3;
+    spec.policy.order = Order::horizontal;
+    mesh_ = mesh_of(spec);
+    for (int rank = 0; rank < 4; ++rank) {
+      const CompiledStep step = compile_step(test::model_of(spec), test::options_of(spec), rank);
+      ranks_[size_t(rank)] = communications_of(step.program, step.units);
+    }
+  }
+  List::iterator message(int rank, bool sends, int number = 0) {
+    List& list = ranks_[size_t(rank)];
+    const auto is_it = [&](const Communication& op) { return op.hop && op.sends == sends; };
+    auto found = std::ranges::find_if(list, is_it);
+    for (; number > 0; --number) found = std::find_if(found + 1, list.end(), is_it);
+    return found;
+  }
+};
+
+TEST_F(MatchStages, StagesFit) { EXPECT_NO_THROW(match_all()); }
+
+TEST_F(MatchStages, AReceiveWithoutASendIsFound) {
+  ranks_[0].erase(message(0, true, 2));
+  expect_mismatch({"do not fit together", "rank 2", "message of blocks"});
+}
+
+TEST_F(MatchStages, ASendWithoutAReceiveIsFound) {
+  ranks_[3].erase(message(3, false, 2));
+  expect_mismatch({"do not fit together", "message of blocks"});
+}
+
+TEST_F(MatchStages, AnotherMicroBatchIsFound) {
+  std::swap(message(1, true, 0)->what, message(1, true, 1)->what);
+  expect_mismatch({"ranks 1 and 3", "mb1", "mb0"});
+}
+
+TEST_F(MatchStages, TwoSendsDoNotMeet) {
+  message(2, false)->sends = true;
+  expect_mismatch({"ranks", "do not fit together"});
+}
+
+// The later stage sends its gradient before it receives the next activation: both wait to be received.
+TEST_F(MatchStages, StagesThatBothSendFirstAreFound) {
+  for (const int rank : {2, 3}) {
+    const auto send = message(rank, true);
+    ASSERT_TRUE((send - 1)->hop && !(send - 1)->sends);
+    std::iter_swap(send - 1, send);
+  }
+  expect_mismatch({"do not fit together", "message of blocks"});
+}
+
 // Groups that share no rank need no common order.
 TEST_F(Match, IndependentGroupsMayDiffer) {
   const Communication a{{Lane::gather, kInner}, "gather a"}, b{{Lane::reduce, kInner}, "reduce b"};
