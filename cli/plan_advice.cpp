@@ -37,6 +37,8 @@ std::string command_of(const plan::PlanQuestion& q, const PlanFlags& flags, cons
   if (flags.write_config.empty()) {
     text +=
         fmt::format(" --no-auto {} --dtype {}", plan::flags_of(option), name_of(q.options.policy.compute));
+    if (q.mesh.pipe > 1) text += fmt::format(" --pipe {}", q.mesh.pipe);
+    if (q.mesh.context > 1) text += fmt::format(" --context {}", q.mesh.context);
     const std::string folder = fmt::format(" --nvme-path {}", nvme_path(q));
     if (option.row.bytes.total(Tier::disk) > 0) text += folder;
   } else {
@@ -44,7 +46,7 @@ std::string command_of(const plan::PlanQuestion& q, const PlanFlags& flags, cons
   }
   if (q.mesh.ranks > 1 && q.mesh.ranks <= q.mesh.ranks_per_host)
     text += fmt::format(" --ranks {}", q.mesh.ranks);
-  return text + fmt::format(" --seq-len {} --data FILE --out DIR", q.options.shape.seq);
+  return text + fmt::format(" --seq-len {} --data FILE --out DIR", q.options.shape.seq * q.mesh.context);
 }
 
 nlohmann::ordered_json as_json(const plan::Option& option) {
@@ -80,7 +82,7 @@ void show_advice(const plan::PlanQuestion& q, const PlanFlags& flags) {
     command = command_of(q, flags, *advice.chosen);
     if (!flags.write_config.empty())
       replace_file(flags.write_config,
-                   plan::deepspeed_config(*advice.chosen, q.options.policy, nvme_path(q)));
+                   plan::deepspeed_config(*advice.chosen, question.options, nvme_path(q)));
   }
   if (flags.json) return print_json(advice, command);
   if (advice.chosen) {

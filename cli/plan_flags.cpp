@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "zeno/base/error.h"
@@ -35,7 +36,8 @@ plan::PlanSubject subject_of(const config::ParsedConfig& parsed, const ArchFlags
   if (!params.empty()) {
     require(parsed.config.lora.rank == 0 && parsed.config.lora.adapter.empty(), ErrorKind::usage,
             "[plan] adapters: got only --params, expected the shape of their model; use --model or --arch");
-    return plan::subject_of_size(checked_params(params), run.seq_len);
+    return plan::subject_of_size(checked_params(params), run.seq_len,
+                                 std::max<int64_t>(1, parsed.config.parallel.context));
   }
   const std::string missing = arch.first_missing();
   require(missing.empty(), ErrorKind::usage,

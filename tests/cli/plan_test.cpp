@@ -112,6 +112,56 @@ TEST(PlanCli, ATrillionParametersOnAThousandRanks) {
   EXPECT_NEAR(double(answer.at("model_states_bytes")) / 1e9, 15.6, 0.1);
 }
 
+TEST(PlanCli, APipelineHasALineForEachStage) {
+  const std::string run =
+      "--params 70e9 --ranks 64 --pipe 8 --stage 1 --grad-accum 16 --recompute full "
+      "--machine h100-8x8 --seq-len 2048 ";
+  const json answer = planned(run);
+  const json& stages = answer.at("stages");
+  ASSERT_EQ(stages.size(), 8u);
+  double params = 0, most = 0;
+  for (const json& stage : stages) {
+    params += double(stage.at("params"));
+    most = std::max(most, double(stage.at("bytes").at("device").at("total")));
+  }
+  EXPECT_NEAR(params, 70e9, 1);
+  EXPECT_EQ(double(answer.at("bytes").at("device").at("total")), most);
+  EXPECT_EQ(answer.at("bytes").at("device"),
+            stages.at(size_t(answer.at("neediest_stage").at("device"))).at("bytes").at("device"));
+  EXPECT_NEAR(double(answer.at("tokens_per_s")) * double(answer.at("step_seconds")), 8 * 16 * 2048, 1);
+  EXPECT_GT(double(answer.at("time").at("exposed_seconds").at("other stages")), 0);
+  const CommandResult text = plan(run);
+  for (const char* part :
+       {"mesh: pipe 8 × inner 8", "\n    7 ", "needs most: stage 0 of device", "waiting for other stages"})
+    EXPECT_NE(text.output.find(part), std::string::npos) << part << "\n" << text.output;
+  EXPECT_FALSE(planned("--params 1B --ranks 2 --stage 1 --machine h100-8").contains("stages"));
+}
+
+TEST(PlanCli, SharedSequencesHaveTheirTokens) {
+  const std::string base = "--params 1B --ranks 16 --stage 3 --machine h100-8x2 --micro-batch 2 ";
+  const auto tokens = [](const json& answer) {
+    return double(answer.at("tokens_per_s")) * double(answer.at("step_seconds"));
+  };
+  const json flat = planned(base + "--seq-len 8192"), shared = planned(base + "--seq-len 8192 --context 4");
+  EXPECT_NEAR(tokens(flat), 16 * 2 * 8192, 1);
+  EXPECT_NEAR(tokens(shared), 4 * 2 * 8192, 1);
+  const auto activations = [](const json& answer) {
+    return double(answer.at("bytes").at("device").at("activations"));
+  };
+  EXPECT_NEAR(activations(shared) / activations(flat), 0.25, 0.05);
+}
+
+// Tables, advice and sweeps stay on the mesh that was asked for.
+TEST(PlanCli, AMeshThatIsGivenIsKept) {
+  const std::string mesh = "--params 1B --machine h100-8 --pipe 2 --context 2 --seq-len 2048 --grad-accum 4 ";
+  for (const json& row : planned(mesh + "--device-mem 80GB").at("rows")) EXPECT_GT(row.at("tokens_per_s"), 0);
+  const json advice = planned(mesh + "--goal fastest");
+  const std::string command = advice.at("command");
+  EXPECT_NE(command.find("--pipe 2 --context 2"), std::string::npos) << command;
+  EXPECT_NE(command.find("--seq-len 2048"), std::string::npos) << command;
+  EXPECT_EQ(planned(mesh + "--sweep 8,32").size(), 2u);
+}
+
 TEST(PlanCli, WrongInputIsTwoAndOneLine) {
   const auto expect = [](const std::string& arguments, const std::string& part) {
     const CommandResult result = plan(arguments);
@@ -139,6 +189,10 @@ TEST(PlanCli, WrongInputIsTwoAndOneLine) {
   expect("--params 7B --host-mem -1GB", "80GB");
   expect("--params 7B --compare megatron", "--compare");
   expect("--params 7B --ranks-per-host 0", "--ranks-per-host");
+  expect("--params 7B --ranks 12 --pipe 8", "expected a multiple of 8");
+  expect("--params 7B --ranks 6 --pipe 2 --context 2", "expected a multiple of 4");
+  expect(kLlama + "--ranks 8 --pipe 8 --stage 1", "got 8 stages, expected at most");
+  expect("--params 7B --ranks 8 --pipe 2 --stage 1 --order vertical", "leave out --order vertical");
 }
 
 }  // namespace

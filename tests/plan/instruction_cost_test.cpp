@@ -47,6 +47,31 @@ double owned(const nn::LayerList& layers, const zero::EngineOptions& o) {
   return sum;
 }
 
+// Four stages of four ranks on nodes of eight: two of three hops stay inside. Whoever sends pays.
+TEST(InstructionCost, HopsGoInsideANodeOrBetweenNodes) {
+  Machine m = free_machine();
+  m.inside = {4e9, 1e-6};
+  m.between = {1e9, 1e-3};
+  m.rails = 4;  // two ranks share one
+  zero::EngineOptions o = options(1);
+  o.mesh = comm::mesh_of({.ranks = 16, .ranks_per_host = 8, .pipe = 4});
+  const nn::LayerList layers = model({.blocks = 4});
+  for (const int rank : o.mesh.group(0, {comm::Axis::pipe})) {
+    const zero::CompiledStep step = zero::compile_step(layers, o, rank);
+    const CostModel costs(layers, step, m);
+    for (const zero::Instruction& in : step.program.instructions) {
+      const auto check = [&](const zero::Hop& hop, double elements) {
+        const bool inside = hop.from / 2 == hop.to / 2;
+        const double rate = inside ? m.inside.rate : m.between.rate / 2;
+        const double latency = inside ? m.inside.latency : m.between.latency;
+        EXPECT_NEAR(costs.of(in).seconds, elements * 2 / rate + latency, 1e-12);
+      };
+      if (const auto* send = in.as<zero::Send>()) check(send->hop, double(send->elements));
+      if (const auto* receive = in.as<zero::Receive>()) check(receive->hop, 0);
+    }
+  }
+}
+
 TEST(InstructionCost, BytesOfAnUpdate) {
   Machine m = free_machine();
   m.memory_rate = 1;

@@ -118,6 +118,34 @@ TEST(PlanRows, ABareNumberTakesItsStatesFromTheFormula) {
   }
 }
 
+// Of a bare number each stage has its share, and a row is the stage that needs most.
+TEST(PlanRows, ARowIsTheNeediestStageOfAPipeline) {
+  const nn::LayerList layers = small();
+  zero::EngineOptions staged = with(options(), {.stage = 1, .homes = Homes::optimizer_host});
+  staged.mesh = comm::mesh_of({.ranks = 12, .pipe = 3});
+  for (const std::optional<double> params : {std::optional<double>(), {3e9}}) {
+    const PlanModel model{layers, params};
+    const std::vector<StageBytes> stages = plan_stages(model, staged);
+    ASSERT_EQ(stages.size(), 3u);
+    const PlanBytes row = plan_bytes(model, staged);
+    const auto neediest = neediest_stages(Device::Kind::cuda, stages);
+    double sum = 0, states = 0;
+    for (const StageBytes& stage : stages) {
+      sum += stage.params;
+      states += double(stage.bytes.model_states);
+      EXPECT_EQ(stage.stage.index, &stage - stages.data());
+      for (Tier tier : kTiers) EXPECT_LE(stage.bytes.total(tier), row.total(tier));
+    }
+    for (Tier tier : kTiers) {
+      const PlanBytes& most = stages[size_t(neediest[size_t(tier)])].bytes;
+      EXPECT_EQ(row.by_purpose[size_t(tier)], most.by_purpose[size_t(tier)]);
+    }
+    EXPECT_NEAR(sum, params.value_or(count_of(layers)), 1);
+    if (!params) continue;
+    EXPECT_NEAR(states, model_states(3e9, staged.policy, comm::Mesh::flat(4)).total(), 1e3);
+  }
+}
+
 TEST(PlanRows, HomesHaveNames) {
   EXPECT_EQ(homes_of({}, 0), Homes::device);
   EXPECT_EQ(homes_of({.optimizer = Tier::host}, 2), Homes::optimizer_host);

@@ -187,6 +187,100 @@ TEST(Timeline, CpuRanksShareTheirCores) {
   EXPECT_LE(w.time.step_s, all + kSlack);
 }
 
+// Stages that take equally long, forward once and backward twice as long, and nothing else costs anything.
+TEST(Timeline, EqualStagesWaitForFillingAndDraining) {
+  const nn::LayerList layers = test::tiny_decoder(test::Family::llama, {.blocks = 8});
+  for (const auto& [stages, micro_batches] : {std::pair{1, 4}, {2, 1}, {2, 4}, {3, 16}, {4, 4}, {4, 8}}) {
+    zero::EngineOptions o = options({.stage = 1, .world = 2});
+    o.mesh = o.mesh.with(comm::Axis::pipe, stages);
+    o.policy.micro_batches = micro_batches;
+    std::vector<zero::CompiledStep> steps;
+    std::vector<std::vector<Cost>> costs;
+    for (const int rank : o.mesh.group(0, {comm::Axis::pipe})) {
+      const auto& list = steps.emplace_back(zero::compile_step(layers, o, rank)).program.instructions;
+      const double forward = double(std::ranges::count_if(list, &zero::Instruction::is<zero::Forward>));
+      const double backward = double(std::ranges::count_if(list, &zero::Instruction::is<zero::Backward>));
+      std::vector<Cost>& mine = costs.emplace_back(list.size());
+      for (size_t i = 0; i < list.size(); ++i) {
+        if (list[i].is<zero::Forward>()) mine[i].seconds = micro_batches / forward;
+        if (list[i].is<zero::Backward>()) mine[i].seconds = 2 * micro_batches / backward;
+      }
+    }
+    const StepTime time = walk_stages(steps, costs);
+    const double turns = micro_batches + stages - 1;
+    EXPECT_NEAR(time.step_s, 3 * turns, 1e-6) << stages << " stages, " << micro_batches;
+    EXPECT_NEAR(time.exposed[size_t(Wait::pipeline)] / time.step_s, (stages - 1) / turns, 1e-6);
+    EXPECT_NEAR(time.compute_s, 3 * micro_batches, 1e-6);
+  }
+}
+
+TEST(Timeline, ThePipelineWaitsForItsSlowestStage) {
+  for (const bool overlap : {true, false}) {
+    zero::EngineOptions o = options({.stage = 1, .world = 2, .overlap = overlap});
+    o.mesh = o.mesh.with(comm::Axis::pipe, 3);
+    o.policy.micro_batches = 8;
+    const StepTime time = predict_step(model(), o, toy());
+    EXPECT_EQ(time.stage.count, 3);
+    EXPECT_NEAR(time.compute_s + time.exposed_s(), time.step_s, 1e-6 * time.step_s);
+    EXPECT_GT(time.exposed[size_t(Wait::pipeline)], 0);
+    // No faster than a third of the work, no slower than without overlap of the stages.
+    zero::EngineOptions flat = o;
+    flat.mesh = comm::Mesh::flat(2);
+    const StepTime one = predict_step(model(), flat, toy());
+    EXPECT_GT(time.step_s, one.compute_s / 3);
+    EXPECT_LT(time.step_s, one.step_s);
+    EXPECT_NEAR(time.model_flops, one.model_flops / 3, 1e-6 * one.model_flops);
+    EXPECT_NEAR(time.tokens_per_s * time.step_s, one.tokens_per_s * one.step_s, 1e-3);
+    // A slow link between the stages is waited for.
+    Machine slow = toy();
+    slow.inside.rate /= 1000;
+    EXPECT_GT(predict_step(model(), o, slow).exposed[size_t(Wait::pipeline)],
+              10 * time.exposed[size_t(Wait::pipeline)]);
+  }
+}
+
+// Ranks that share sequences have a part of them each.
+TEST(Timeline, TokensAreThoseOfTheGlobalBatch) {
+  zero::EngineOptions o = options({.stage = 3, .world = 8});
+  const auto tokens = [&] {
+    const StepTime time = predict_step(model(), o, toy());
+    return time.tokens_per_s * time.step_s;
+  };
+  const double flat = 2 * 2 * 32 * 8;
+  EXPECT_NEAR(tokens(), flat, 1e-6 * flat);
+  o.mesh = comm::mesh_of({.ranks = 8, .context = 2});
+  o.shape.seq /= 2;
+  EXPECT_NEAR(tokens(), flat / 2, 1e-6 * flat);
+  o.mesh = comm::mesh_of({.ranks = 8, .pipe = 2, .context = 2});
+  EXPECT_NEAR(tokens(), flat / 4, 1e-6 * flat);
+}
+
+// 70 billion parameters: more micro-batches fill the pipeline, and each token costs what it costs without
+// one.
+TEST(Timeline, ALargeModelInAPipeline) {
+  const nn::LayerList layers = test::shape_of(test::gpt(8192, 80, 64), 2048);
+  zero::EngineOptions o{.mesh = comm::mesh_of({.ranks = 64, .ranks_per_host = 8, .pipe = 8}),
+                        .shape = {1, 2048}};
+  zero::apply_stage(o.policy, 1);
+  o.policy.compute = DType::bf16;
+  o.policy.recompute = nn::Recompute::full;
+  double last = 0;
+  for (const int micro_batches : {8, 32, 128}) {
+    o.policy.micro_batches = micro_batches;
+    const StepTime time = predict_step(layers, o, named_machine("h100-8"));
+    EXPECT_NEAR(time.tokens_per_s, 8.0 * 2048 * micro_batches / time.step_s, 1e-6 * time.tokens_per_s);
+    EXPECT_GT(time.flops_per_s(), last);
+    last = time.flops_per_s();
+    const double bubble = time.exposed[size_t(Wait::pipeline)] / time.step_s;
+    EXPECT_NEAR(bubble, 7.0 / (micro_batches + 7), 0.05) << micro_batches;
+  }
+  zero::EngineOptions flat = o;
+  flat.mesh = comm::Mesh::flat(8);
+  flat.policy.micro_batches = 1;
+  const StepTime alone = predict_step(layers, flat, named_machine("h100-8"));
+  EXPECT_NEAR(last / (alone.model_flops / alone.compute_s), 0.9, 0.1);
+}
+
 // A plan of this size must come at once: nothing on the way to it may grow with the square of a count.
 TEST(Timeline, ATrillionParameters) {
   const nn::LayerList layers = test::shape_of(test::gpt(25600, 128, 160), 2048);

@@ -1,6 +1,8 @@
 // Stages of a pipeline: the same bits as without one, and programs that fit together.
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "tests/support/expect_error.h"
 #include "tests/support/train_run.h"
 #include "zeno/zero/program/program_check.h"
@@ -116,6 +118,46 @@ TEST(Pipeline, ActivationsAreBoundedByTheStagesThatFollow) {
     const size_t rows = size_t(12 * (16 - 4)) * (sizeof(float) + sizeof(int32_t));
     EXPECT_LE(activations(many), activations(few) + rows) << "stage " << rank;
   }
+}
+
+// Every rank books what the plan says of it, to the byte, and the plan of the mesh is that of the stage that
+// needs most.
+TEST(Pipeline, EachStageIsPlannedToTheByte) {
+  for (const auto& [pipe, data, context, stage] :
+       {std::tuple{2, 1, 1, 0}, {3, 1, 1, 1}, {2, 2, 1, 3}, {2, 1, 2, 1}, {4, 1, 1, 0}}) {
+    for (const test::Family family : {test::Family::llama, test::Family::gpt2}) {
+      RunSpec spec = spec_of(pipe, data * context, 3, stage);
+      spec.family = family;
+      spec.context = context;
+      spec.steps = 2;
+      const nn::LayerList model = test::model_of(spec);
+      const MemoryPlan all = plan_memory(model, test::options_of(spec));
+      const auto both = [](const MemoryPlan& plan) {
+        return plan.ledger->booked(Tier::device) + plan.ledger->booked(Tier::host);
+      };
+      size_t most = 0;
+      for (const MemoryPlan& plan : plan_stages(model, test::options_of(spec))) {
+        most = std::max(most, both(plan));
+        EXPECT_TRUE(plan.stages[0].index != all.stages[0].index || both(plan) == both(all));
+      }
+      EXPECT_EQ(both(all), most);
+      comm::run_thread_ranks(spec.world, {.deadline = std::chrono::seconds(20)}, [&](comm::World& world) {
+        const test::RunResult run = test::run_rank(spec, world);
+        const MemoryPlan plan = plan_memory(model, test::options_of(spec), world.rank());
+        for (const Tier tier : kTiers) {
+          EXPECT_EQ(run.booked_tiers[size_t(tier)], plan.ledger->booked(tier)) << "rank " << world.rank();
+          EXPECT_EQ(run.peak_tiers[size_t(tier)], plan.ledger->booked(tier)) << "rank " << world.rank();
+        }
+      });
+    }
+  }
+}
+
+// On a GPU each tier is that of the stage with most of it; on a CPU both are one memory.
+TEST(Pipeline, TheNeediestStageIsNamedForEachTier) {
+  const std::vector<TierBytes> stages{{50, 10, 0}, {40, 30, 5}, {45, 16, 7}};
+  EXPECT_EQ(neediest_stages(Device::Kind::cuda, stages), (std::array{0, 1, 2}));
+  EXPECT_EQ(neediest_stages(Device::Kind::cpu, stages), (std::array{1, 1, 2}));
 }
 
 TEST(Pipeline, MoreStagesThanLayersAreRefused) {

@@ -74,11 +74,14 @@ std::vector<Option> options_of(const std::vector<PlanRow>& rows, const AdviceQue
     const int64_t together = row.setting.micro_batch * q.options.mesh.batch_ranks();
     const int accumulated = q.sequences > 0 ? int(q.sequences / together) : q.options.policy.micro_batches;
     list.push_back({row, accumulated, q.options.policy.order, {}});
-    // Layer by layer, what is gathered or fetched serves all micro-batches; elsewhere it changes nothing.
+    // Layer by layer, what is gathered or fetched serves all micro-batches; elsewhere it changes nothing. A
+    // pipeline has an order of its own.
+    const bool staged = q.options.mesh.size(comm::Axis::pipe) > 1;
     const zero::Policy policy = with(q.options, row.setting).policy;
     const bool moves = !policy.params.empty() || policy.offload.optimizer != Tier::device ||
                        policy.offload.params != Tier::device;
-    if (accumulated > 1 && moves && q.any_order && q.options.policy.order == zero::Order::horizontal)
+    if (accumulated > 1 && moves && !staged && q.any_order &&
+        q.options.policy.order == zero::Order::horizontal)
       list.push_back({row, accumulated, zero::Order::vertical, {}});
   }
   return list;

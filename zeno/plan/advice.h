@@ -31,7 +31,8 @@ zero::EngineOptions with(const zero::EngineOptions& options, const Option& optio
 std::string flags_of(const Option& option);
 // The same as a DeepSpeed config; what DeepSpeed has no word for is in its block "zeno". States on disk go to
 // `nvme_path`.
-std::string deepspeed_config(const Option& option, const zero::Policy& policy, const std::string& nvme_path);
+std::string deepspeed_config(const Option& option, const zero::EngineOptions& options,
+                             const std::string& nvme_path);
 
 struct AdviceQuestion {
   PlanModel model;

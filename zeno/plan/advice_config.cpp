@@ -15,7 +15,9 @@ nlohmann::ordered_json home_of(Tier tier, const std::string& nvme_path) {
 
 }  // namespace
 
-std::string deepspeed_config(const Option& option, const zero::Policy& policy, const std::string& nvme_path) {
+std::string deepspeed_config(const Option& option, const zero::EngineOptions& options,
+                             const std::string& nvme_path) {
+  const zero::Policy& policy = options.policy;
   const Setting& setting = option.row.setting;
   const zero::Offload offload = with(policy, setting).offload;
   nlohmann::ordered_json json;
@@ -35,6 +37,9 @@ std::string deepspeed_config(const Option& option, const zero::Policy& policy, c
     json["zero_optimization"]["offload_optimizer"] = home_of(offload.optimizer, nvme_path);
   if (offload.params != Tier::device)
     json["zero_optimization"]["offload_param"] = home_of(offload.params, nvme_path);
+  if (const int pipe = options.mesh.size(comm::Axis::pipe); pipe > 1) json["pipeline"]["stages"] = pipe;
+  if (const int context = options.mesh.size(comm::Axis::context); context > 1)
+    json["sequence_parallel_size"] = context;
   constexpr std::array<const char*, 3> kRecompute{"none", "selective", "full"};
   json["zeno"]["recompute"] = kRecompute[size_t(setting.recompute)];
   json["zeno"]["order"] = option.order == zero::Order::vertical ? "vertical" : "horizontal";

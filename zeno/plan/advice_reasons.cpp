@@ -83,6 +83,7 @@ std::string home_line(const Option& chosen, const Advice& advice, Goal goal) {
 std::string bound_line(const StepTime& time) {
   std::string text = fmt::format("a step of {:.3f} s, {:.0f} % of it computing", time.step_s,
                                  100 * time.compute_s / time.step_s);
+  if (time.stage.count > 1) text += fmt::format(" (in pipeline stage {}, the slowest)", time.stage.index);
   int largest = 0;
   for (int w = 1; w < kWaits; ++w)
     if (time.exposed[size_t(w)] > time.exposed[size_t(largest)]) largest = w;

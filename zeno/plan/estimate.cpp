@@ -30,7 +30,7 @@ StateBytes model_states(double params, const zero::Policy& given, const comm::Me
   const double moment = moment_bytes_each(policy.moments.value_or(policy.states));
   // In full precision the parameters are their own masters, unless they come to the device for each use.
   const zero::Offload& offload = policy.offload;
-  const bool moves = (!policy.params.empty() || mesh.ranks() == 1) &&
+  const bool moves = (!policy.params.empty() || mesh.data_ranks() == 1) &&
                      (offload.params == Tier::disk || (offload.params == Tier::host && offload.far_host));
   const bool own_masters = policy.compute == policy.states && !moves;
   return {.parameters = share(policy.params) * double(size_of(policy.compute)),
@@ -43,7 +43,7 @@ double most_params(double bytes, const zero::Policy& policy, const comm::Mesh& m
   return bytes / model_states(1, policy, mesh).total();
 }
 
-model::InitOptions shape_of_size(double params) {
+model::InitOptions shape_of_size(double params, int64_t sharing) {
   model::InitOptions shape;
   shape.vocab = params >= 1e8 ? 32000 : 512;
   const double vocab = double(shape.vocab);
@@ -55,7 +55,8 @@ model::InitOptions shape_of_size(double params) {
     const double a = 12 * double(layers), b = 2 * vocab;
     const double width = (std::sqrt(b * b + 4 * a * params) - b) / (2 * a);
     const int64_t head = width < kHead ? 8 : kHead;
-    const int64_t hidden = std::max<int64_t>(1, std::llround(width / double(head))) * head;
+    const int64_t step = head * sharing;
+    const int64_t hidden = std::max<int64_t>(1, std::llround(width / double(step))) * step;
     const double error = std::abs(params_of(double(hidden), double(layers), vocab) - params);
     if (error >= least) continue;
     least = error;

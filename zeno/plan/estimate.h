@@ -21,7 +21,7 @@ StateBytes model_states(double params, const zero::Policy& policy, const comm::M
 double most_params(double bytes, const zero::Policy& policy, const comm::Mesh& mesh);
 
 // A llama of about this many parameters: heads of 128, 128 hidden values for every block, a vocabulary of
-// 32,000, as the published ones from 7 to 70 billion roughly are.
-model::InitOptions shape_of_size(double params);
+// 32,000, as the published ones from 7 to 70 billion roughly are. The heads can be dealt to `sharing` ranks.
+model::InitOptions shape_of_size(double params, int64_t sharing = 1);
 
 }  // namespace zeno::plan

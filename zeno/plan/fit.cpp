@@ -80,9 +80,10 @@ Changes all_changes(const zero::EngineOptions& options) {
   if (options.device.kind == Device::Kind::cuda) add_offload(list, Tier::host, "cpu");
   add_micro_batches(list, options);
   add_offload(list, Tier::disk, "nvme");
-  for (int64_t seq = options.shape.seq / 2; seq >= 64; seq /= 2)
-    list.push_back(
-        {"sequence", fmt::format("--seq-len {}", seq), [seq](zero::EngineOptions& o) { o.shape.seq = seq; }});
+  const int context = options.mesh.size(comm::Axis::context);
+  for (int64_t seq = options.shape.seq / 2; seq * context >= 64; seq /= 2)
+    list.push_back({"sequence", fmt::format("--seq-len {}", seq * context),
+                    [seq](zero::EngineOptions& o) { o.shape.seq = seq; }});
   return list;
 }
 
@@ -144,10 +145,13 @@ void require_fit(const nn::LayerList& model, const zero::EngineOptions& options,
   if (fits(plan, options.device, limits)) return;
   const size_t on_host = missing_host_bytes(plan, options.device, limits);
   const size_t on_device = missing_device_bytes(plan, options.device, limits);
+  const zero::Stage& stage = plan.stages[size_t(on_device > 0 ? Tier::device : Tier::host)];
+  const std::string rank =
+      stage.count > 1 ? fmt::format("a rank of pipeline stage {}", stage.index) : "a rank";
   const std::string lack =
-      on_device > 0 ? fmt::format("a rank needs {} and may use {}", format_bytes(limits.device + on_device),
+      on_device > 0 ? fmt::format("{} needs {} and may use {}", rank, format_bytes(limits.device + on_device),
                                   format_bytes(limits.device))
-                    : fmt::format("a rank needs {} of host memory and may use {}",
+                    : fmt::format("{} needs {} of host memory and may use {}", rank,
                                   format_bytes(limits.host + on_host), format_bytes(limits.host));
   const Changes changes = smallest_changes(options, [&](const zero::EngineOptions& changed) {
     const zero::MemoryPlan some = zero::plan_memory(model, changed);

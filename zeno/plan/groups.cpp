@@ -1,5 +1,7 @@
 #include "zeno/plan/groups.h"
 
+#include <algorithm>
+
 namespace zeno::plan {
 
 std::string flags_of(const Groups& groups) {
@@ -28,6 +30,8 @@ zero::EngineOptions on_mesh(zero::EngineOptions options, const comm::MeshRequest
   return options;
 }
 
-int open_host(const comm::MeshRequest& request) { return request.group > 0 ? 0 : request.ranks_per_host; }
+int open_host(const comm::MeshRequest& request) {
+  return request.group > 0 ? 0 : std::max(1, request.ranks_per_host / request.context);
+}
 
 }  // namespace zeno::plan

@@ -31,7 +31,8 @@ std::string_view name_of(Resource resource) {
 CostModel::CostModel(const nn::LayerList& model, const zero::CompiledStep& step, const Machine& machine)
     : step_(step),
       machine_(machine.with_ranks(step.mesh.ranks())),
-      store_(step.units, step.policy, 0),
+      rank_(step.mesh.group(0, {comm::Axis::pipe})[size_t(step.units.stage.index)]),
+      store_(step.units, step.policy, rank_),
       loss_(model.loss->work(step.shape, step.policy.compute)) {
   for (const auto& layer : model.layers) {
     const auto keeping = [&](nn::Recompute mode) {
@@ -86,8 +87,8 @@ Cost CostModel::of(const Instruction& in) const {
                [&](const Reduce& op) { return collective(reduce_seconds(op)); },
                [&](const GatherSums& op) { return collective(gather_sums_seconds(op)); },
                [&](const ReduceRows& op) { return collective(reduce_rows_seconds(op)); },
-               [&](const Send& op) { return collective(hop_seconds(op.elements)); },
-               [&](const Receive& op) { return collective(hop_seconds(op.elements)); },
+               [&](const Send& op) { return collective(hop_seconds(op)); },
+               [&](const Receive& op) { return collective(link_of(op.hop).latency); },
                [&](const SumLosses&) { return pass(0); },
                [&](const Scan& op) { return pass(scanned_bytes(op)); },
                [&](const Norm& op) {
@@ -150,7 +151,7 @@ Cost CostModel::collective(double seconds) const {
 
 // Nodes have ranks that follow each other.
 CostModel::Span CostModel::measure_span(comm::Axes axes) const {
-  const std::vector<int> ranks = step_.mesh.group(0, axes);
+  const std::vector<int> ranks = step_.mesh.group(rank_, axes);
   Span span{.ranks = int(ranks.size())};
   for (size_t i = 1; i < ranks.size(); ++i)
     span.nodes += ranks[i] / machine_.node_ranks != ranks[i - 1] / machine_.node_ranks;
@@ -220,10 +221,18 @@ double CostModel::exchange_seconds(const zero::Exchange& op) const {
 }
 
 // Gradients that two stages share are in their own type; they are few.
-double CostModel::hop_seconds(int64_t elements) const {
-  const Span span = span_of({comm::Axis::pipe});
-  const Link& link = span.near > 1 ? machine_.inside : machine_.between;
-  return double(elements) * double(size_of(step_.policy.compute)) / link.rate + link.latency;
+double CostModel::hop_seconds(const zero::Send& op) const {
+  const Link link = link_of(op.hop);
+  return double(op.elements) * double(size_of(step_.policy.compute)) / link.rate + link.latency;
+}
+
+// Ranks of a stage are in a row: between nodes, each over its share of the rails, unless those of both stages
+// are all on one.
+Link CostModel::link_of(const zero::Hop& hop) const {
+  const auto [first, last] = std::minmax(hop.from, hop.to);
+  const int ranks = step_.mesh.ranks() / step_.mesh.size(comm::Axis::pipe);
+  const bool near = first * ranks / machine_.node_ranks == ((last + 1) * ranks - 1) / machine_.node_ranks;
+  return near ? machine_.inside : Link{rails_of({}) * machine_.between.rate, machine_.between.latency};
 }
 
 double CostModel::reduce_rows_seconds(const zero::ReduceRows& op) const {

@@ -1,6 +1,6 @@
 // Seconds of a step's instructions on a machine, each as if it ran alone, and the part of the machine it
-// keeps busy: two instructions that need the same part share it. Pure arithmetic over what the layers do
-// (nn/work.h), what the instructions move, and the machine's rates.
+// keeps busy: two instructions that need the same part share it. A message costs whoever sends it. Pure
+// arithmetic over what the layers do (nn/work.h), what the instructions move, and the machine's rates.
 //
 // Work and bytes of an instruction add up, nothing hides: on a GPU at its power cap both draw on the same
 // watts, and the sum agrees with what was measured where the larger of the two does not (docs/plan.md).
@@ -46,7 +46,8 @@ class CostModel {
   double reduce_seconds(const zero::Reduce& op) const;
   double gather_sums_seconds(const zero::GatherSums& op) const;
   double exchange_seconds(const zero::Exchange& op) const;
-  double hop_seconds(int64_t elements) const;
+  double hop_seconds(const zero::Send& op) const;
+  Link link_of(const zero::Hop& hop) const;  // between two stages
   double reduce_rows_seconds(const zero::ReduceRows& op) const;
   double update_bytes(const zero::Update& op) const;
   // An activation has the bytes of its region.
@@ -76,6 +77,7 @@ class CostModel {
 
   const zero::CompiledStep& step_;
   const Machine machine_;
+  const int rank_;  // the first of its stage
   const zero::StateStore store_;
   std::vector<std::array<nn::LayerWork, 2>> layers_;  // by layer and what it keeps: all, or what is costly
   nn::LayerWork loss_;

@@ -25,15 +25,6 @@ int smallest(int steps, const Fits& fits) {
   return high;
 }
 
-int64_t states_of_rank(const nn::LayerList& model, const zero::EngineOptions& options) {
-  const zero::Policy policy = zero::normalized(options.policy, options.mesh);
-  const zero::UnitTable units = zero::make_units(model, policy, options.mesh);
-  int64_t count = 0;
-  for (const zero::StateChunk& chunk : units.chunks)
-    count += units.groups[size_t(chunk.group)].trainable ? chunk.count : 0;
-  return count;
-}
-
 }  // namespace
 
 size_t missing_device_bytes(size_t on_device, size_t on_host, Device device, MemoryLimits limits) {
@@ -78,7 +69,7 @@ void choose_offload(const nn::LayerList& model, zero::EngineOptions& options, Me
   smallest_ratio();
   if (!disk || !far || all_fits()) return;
   offload.optimizer = Tier::disk;
-  const int64_t states = states_of_rank(model, options);
+  const int64_t states = zero::plan_memory(model, options).updated;
   const int on_disk = smallest(kSteps, [&](int step) {
     offload.host_states = states * (kSteps - step) / kSteps;
     return missing_host_bytes(zero::plan_memory(model, options), options.device, limits) == 0;
@@ -91,7 +82,7 @@ void widen_window(const nn::LayerList& model, zero::EngineOptions& options, Memo
   zero::Offload& offload = options.policy.offload;
   if (options.device.kind == Device::Kind::cpu || offload.optimizer == Tier::device) return;
   constexpr int kSteps = 32;
-  const int64_t states = states_of_rank(model, options);
+  const int64_t states = zero::plan_memory(model, options).updated;
   const auto window = [&](int step) { return states * step / kSteps; };
   const int narrower = smallest(kSteps, [&](int step) {
     offload.device_window = window(kSteps - step);

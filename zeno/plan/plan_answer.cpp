@@ -18,20 +18,21 @@
 namespace zeno::plan {
 namespace {
 
-double count_of(const nn::LayerList& layers) {
-  double count = 0;
-  for (const nn::Parameter& parameter : model::parameter_table(layers)) count += double(parameter.count());
-  return count;
-}
-
 std::vector<std::string> notes_of(const PlanSubject& subject, const PlanModel& model,
                                   const zero::EngineOptions& options, const PlanReport& report) {
   std::vector<std::string> notes;
   const zero::Policy& policy = options.policy;
   notes.push_back(fmt::format("{}, {}, sequences of {} tokens, {} micro-batch{} per step",
                               options.device.kind == Device::Kind::cuda ? "GPU" : "CPU",
-                              name_of(policy.compute), options.shape.seq, policy.micro_batches,
-                              policy.micro_batches == 1 ? "" : "es"));
+                              name_of(policy.compute),
+                              options.shape.seq * options.mesh.size(comm::Axis::context),
+                              policy.micro_batches, policy.micro_batches == 1 ? "" : "es"));
+  if (options.mesh.size({comm::Axis::pipe, comm::Axis::context}) > 1)
+    notes.push_back(
+        fmt::format("mesh: {}{}", describe(options.mesh),
+                    options.mesh.size(comm::Axis::pipe) > 1
+                        ? "; bytes of each tier are those of the pipeline stage that needs most of it"
+                        : ""));
   if (subject.params)
     notes.push_back(
         fmt::format("model states by formula for {} parameters; everything else from a llama with {} blocks, "
@@ -128,6 +129,10 @@ PlanReport answer(const PlanQuestion& q, const AnswerOptions& how) {
   }
   if (how.deepspeed)
     report.deepspeed = compare_deepspeed(model, given, report.chosen.setting, report.node_ranks);
+  if (q.mesh.pipe > 1 && report.rows.empty()) {
+    report.stages = plan_stages(model, options);
+    report.neediest = neediest_stages(q.device.kind, report.stages);
+  }
   report.notes = notes_of(q.subject, model, given, report);
   const std::string rails = q.machine ? describe_rails(*q.machine, q.mesh.ranks) : "";
   if (!rails.empty()) report.notes.push_back(fmt::format("between nodes: {}", rails));

@@ -80,7 +80,10 @@ PlanQuestion make_question(config::ParsedConfig parsed, PlanSubject subject, con
   if (q.machine && place.rails > 0) q.machine->rails = place.rails;
   const Machine* machine = place.machine.empty() ? nullptr : &*q.machine;
   const bool all_ranks = machine != nullptr && !q.parsed.given("zeno.ranks");
-  const int ranks = all_ranks ? machine->ranks() : std::max<int>(1, int(config.run.ranks));
+  // Nothing said: as few as the mesh has.
+  const int64_t fewest =
+      q.parsed.given("zeno.ranks") ? 1 : config.parallel.pipe * std::max<int64_t>(1, config.parallel.context);
+  const int ranks = all_ranks ? machine->ranks() : int(std::max(fewest, config.run.ranks));
   q.device = device_of(config.run, q.subject.described, machine);
   q.mesh = config::mesh_request(config, ranks, ranks_of_node(place, q, ranks));
   if (q.subject.params) count_as_papers(q.parsed);
@@ -91,7 +94,8 @@ PlanQuestion make_question(config::ParsedConfig parsed, PlanSubject subject, con
   config::resolve_model(q.parsed, q.subject.model.hidden, q.subject.model.layers);
   const int64_t seq = config::sequence_length(config.run, q.subject.model.max_positions);
   q.layers = model::build_layers(q.subject.model, seq, config::tuning_of(config));
-  q.options = config::engine_options(config, {}, seq, q.device);
+  const comm::Mesh shared = comm::Mesh().with(comm::Axis::context, q.mesh.context);
+  q.options = config::engine_options(config, shared, seq, q.device);
   q.limits = limits_of(config.run, q.device, q.subject.described, q.mesh.ranks_per_host, machine);
   return q;
 }

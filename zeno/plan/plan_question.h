@@ -27,7 +27,7 @@ struct PlanQuestion {
   PlanSubject subject;
   nn::LayerList layers;
   Device device;
-  zero::EngineOptions options;     // but for the mesh
+  zero::EngineOptions options;     // but for the mesh, of which they know who shares sequences
   std::optional<Machine> machine;  // for plans of time
   comm::MeshRequest mesh;
   MemoryLimits limits;      // of a rank; 0: not known

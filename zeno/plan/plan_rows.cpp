@@ -11,6 +11,7 @@
 #include "zeno/base/workers.h"
 #include "zeno/config/config_resolve.h"
 #include "zeno/device/device.h"
+#include "zeno/model/layers.h"
 #include "zeno/plan/estimate.h"
 
 namespace zeno::plan {
@@ -51,6 +52,14 @@ bool sensible(int stage, Homes homes) {
   return !policy.optimizer.empty() || homes <= Homes::device;
 }
 
+std::string layers_of(const nn::LayerList& model, const zero::Stage& stage) {
+  const auto name = [&](int layer) {
+    return layer < int(model.layers.size()) ? model.layers[size_t(layer)]->name() : model.loss->name();
+  };
+  const std::string first = name(stage.first), last = name(stage.end - 1);
+  return first == last ? first : fmt::format("{} … {}", first, last);
+}
+
 struct Series {  // rows that differ in their micro-batch only
   Setting setting;
   std::vector<PlanRow> rows;
@@ -86,20 +95,49 @@ void set_missing(PlanRow& row, Device device, MemoryLimits limits) {
   row.missing_host = missing_host_bytes(host, device, limits);
 }
 
+double count_of(const nn::LayerList& layers) {
+  double count = 0;
+  for (const nn::Parameter& parameter : model::parameter_table(layers)) count += double(parameter.count());
+  return count;
+}
+
+std::vector<StageBytes> plan_stages(const PlanModel& model, const zero::EngineOptions& options) {
+  zero::Policy policy = options.policy;
+  policy.offload.far_host |= options.device.kind == Device::Kind::cuda;
+  std::vector<StageBytes> stages;
+  for (const zero::MemoryPlan& plan : zero::plan_stages(model.layers, options)) {
+    StageBytes& stage = stages.emplace_back(StageBytes{
+        plan.stages.front(), layers_of(model.layers, plan.stages.front()), double(plan.elements), {}});
+    stage.bytes.model_states = plan.model_state_bytes;
+    for (Tier tier : kTiers) {
+      for (int p = 0; p < kPurposes; ++p)
+        stage.bytes.by_purpose[size_t(tier)][size_t(p)] = plan.ledger->booked(tier, Purpose(p));
+    }
+    if (!model.params) continue;
+    // Its share of them is that of the similar model.
+    stage.params *= *model.params / count_of(model.layers);
+    const double params = stage.stage.count > 1 ? stage.params : *model.params;
+    set_states(stage.bytes, model_states(params, policy, options.mesh));
+  }
+  return stages;
+}
+
+std::array<int, kTiers.size()> neediest_stages(Device::Kind kind, const std::vector<StageBytes>& stages) {
+  std::vector<zero::TierBytes> bytes(stages.size());
+  for (size_t i = 0; i < stages.size(); ++i)
+    for (Tier tier : kTiers) bytes[i][size_t(tier)] = stages[i].bytes.total(tier);
+  return zero::neediest_stages(kind, bytes);
+}
+
 PlanBytes plan_bytes(const PlanModel& model, const zero::EngineOptions& options) {
-  const zero::MemoryPlan plan = zero::plan_memory(model.layers, options);
-  PlanBytes bytes;
-  bytes.model_states = plan.model_state_bytes;
-  for (Tier tier : kTiers) {
-    for (int p = 0; p < kPurposes; ++p)
-      bytes.by_purpose[size_t(tier)][size_t(p)] = plan.ledger->booked(tier, Purpose(p));
-  }
-  if (model.params) {
-    zero::Policy policy = options.policy;
-    policy.offload.far_host |= options.device.kind == Device::Kind::cuda;
-    set_states(bytes, model_states(*model.params, policy, options.mesh));
-  }
-  return bytes;
+  const std::vector<StageBytes> stages = plan_stages(model, options);
+  const auto neediest = neediest_stages(options.device.kind, stages);
+  PlanBytes most;
+  for (const StageBytes& stage : stages)
+    most.model_states = std::max(most.model_states, stage.bytes.model_states);
+  for (size_t tier = 0; tier < kTiers.size(); ++tier)
+    most.by_purpose[tier] = stages[size_t(neediest[tier])].bytes.by_purpose[tier];
+  return most;
 }
 
 std::string_view name_of(Homes homes) {

@@ -29,7 +29,22 @@ struct PlanModel {
   const nn::LayerList& layers;
   std::optional<double> params;
 };
+// Parameters of a model.
+double count_of(const nn::LayerList& layers);
+
+// Of a rank: each tier as it is in the stage of the pipeline that needs most of it (zero::plan_memory).
 PlanBytes plan_bytes(const PlanModel& model, const zero::EngineOptions& options);
+
+// A stage of the pipeline, and the bytes of each of its ranks.
+struct StageBytes {
+  zero::Stage stage;
+  std::string layers;  // "embed … blocks.9"
+  double params = 0;   // of them
+  PlanBytes bytes;
+};
+std::vector<StageBytes> plan_stages(const PlanModel& model, const zero::EngineOptions& options);
+// Which of them needs most of each tier.
+std::array<int, kTiers.size()> neediest_stages(Device::Kind kind, const std::vector<StageBytes>& stages);
 
 // Where states live between uses. disk: optimizer states, at stage 3 parameters too. as_given: regardless of
 // the options.

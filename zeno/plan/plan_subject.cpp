@@ -14,8 +14,8 @@ PlanSubject subject_of_shape(model::InitOptions options, bool positions_given, i
   return {model::make_config(options), {}, true};
 }
 
-PlanSubject subject_of_size(double params, int64_t seq_len) {
-  PlanSubject subject = subject_of_shape(shape_of_size(params), false, seq_len);
+PlanSubject subject_of_size(double params, int64_t seq_len, int64_t sharing) {
+  PlanSubject subject = subject_of_shape(shape_of_size(params, sharing), false, seq_len);
   subject.params = params;
   return subject;
 }

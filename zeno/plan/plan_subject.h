@@ -23,7 +23,7 @@ PlanSubject subject_of_folder(const Path& folder);
 // `positions_given` says that the options set its positions; 0: as the options have it.
 PlanSubject subject_of_shape(model::InitOptions options, bool positions_given, int64_t seq_len);
 
-// At least 1 and up to model::kMaxParameters.
-PlanSubject subject_of_size(double params, int64_t seq_len);
+// At least 1 and up to model::kMaxParameters. `sharing` ranks share sequences, and deal the heads among them.
+PlanSubject subject_of_size(double params, int64_t seq_len, int64_t sharing = 1);
 
 }  // namespace zeno::plan

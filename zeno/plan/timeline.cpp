@@ -5,239 +5,154 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
+#include <utility>
 
 #include "zeno/base/error.h"
+#include "zeno/plan/stage_walk.h"
 
 namespace zeno::plan {
 namespace {
 
 using zero::Instruction;
-using zero::Lane;
 
 constexpr int kLeastSteps = 4;   // what a step leaves behind reaches the next ones
 constexpr int kMostSteps = 8;    // steps that are still not alike then take turns
 constexpr double kAlike = 1e-6;  // relative
 
-Wait wait_of(const Instruction& in, Resource resource) {
-  switch (resource) {
-    case Resource::network:
-      return Wait::communication;
-    case Resource::to_device:
-    case Resource::to_host:
-      return Wait::host_link;
-    case Resource::disk:
-      return Wait::disk;
-    case Resource::host_cpu:
-      return Wait::cpu_updates;
-    case Resource::compute:
-      break;
-  }
-  // The norm is a part of the updates.
-  const bool collective = comm_use_of(in).has_value() && !in.is<zero::Norm>();
-  return collective ? Wait::communication : Wait::updates;
-}
-
-// An instruction of one of the steps.
-struct Turn {
-  int step = 0, index = -1;
+// What an instruction needs of other stages: that a message has been sent, or that all have come to a
+// collective.
+struct Partner {
+  int stage = 0, index = 0;
 };
+using Partners = std::vector<std::vector<Partner>>;  // by instruction
+
+// Messages between two stages, and collectives of all of them, meet in the order of the programs.
+std::vector<Partners> find_partners(std::span<const zero::CompiledStep> steps) {
+  std::map<std::pair<int, int>, std::vector<Partner>> sent;
+  std::vector<std::vector<int>> meetings(steps.size());
+  for (int s = 0; s < int(steps.size()); ++s) {
+    const std::vector<Instruction>& list = steps[size_t(s)].program.instructions;
+    for (int i = 0; i < int(list.size()); ++i) {
+      const auto use = comm_use_of(list[size_t(i)]);
+      if (!use || !use->over.has(comm::Axis::pipe)) continue;
+      if (const zero::Send* send = list[size_t(i)].as<zero::Send>())
+        sent[{send->hop.from, send->hop.to}].push_back({s, i});
+      else if (!list[size_t(i)].is<zero::Receive>())
+        meetings[size_t(s)].push_back(i);
+    }
+  }
+  std::vector<Partners> partners;
+  for (int s = 0; s < int(steps.size()); ++s) {
+    const std::vector<Instruction>& list = steps[size_t(s)].program.instructions;
+    Partners& mine = partners.emplace_back(list.size());
+    std::map<std::pair<int, int>, size_t> received;
+    for (size_t i = 0; i < list.size(); ++i) {
+      const zero::Receive* receive = list[i].as<zero::Receive>();
+      if (receive == nullptr) continue;
+      const std::pair hop(receive->hop.from, receive->hop.to);
+      mine[i] = {sent.at(hop).at(received[hop]++)};
+    }
+    for (size_t meeting = 0; meeting < meetings[size_t(s)].size(); ++meeting) {
+      for (int other = 0; other < int(steps.size()); ++other)
+        mine[size_t(meetings[size_t(s)][meeting])].push_back({other, meetings[size_t(other)].at(meeting)});
+    }
+  }
+  return partners;
+}
 
 class Walk {
  public:
-  Walk(const zero::CompiledStep& step, std::span<const Cost> costs)
-      : list_(step.program.instructions),
-        names_(step.units.unit_names),
-        costs_(costs),
-        exposed_(list_.size()) {
-    for (int i = 0; i < int(list_.size()); ++i) lanes_[size_t(list_[size_t(i)].lane)].queue.push_back(i);
-    add_step();
+  Walk(std::span<const zero::CompiledStep> steps, std::span<const std::vector<Cost>> costs)
+      : steps_(steps), partners_(find_partners(steps)) {
+    for (size_t s = 0; s < steps.size(); ++s) stages_.emplace_back(steps[s], costs[s]);
   }
 
   StepTime run() {
+    StageWalk& slowest = *std::ranges::max_element(stages_, {}, &StageWalk::work);
     double last = 0;
     for (int step = 0;; ++step) {
       const double begin = now_;
-      time_ = {};
-      std::ranges::fill(exposed_, 0.0);
-      while (compute().step == step) advance();
+      for (StageWalk& stage : stages_) stage.clear();
+      while (slowest.step() == step) advance();
       const bool alike = std::abs(now_ - begin - last) <= kAlike * last;
       last = now_ - begin;
-      if ((alike && step + 1 >= kLeastSteps) || step + 1 == kMostSteps) return summary(step, begin);
+      if ((alike && step + 1 >= kLeastSteps) || step + 1 == kMostSteps)
+        return slowest.summary(step, begin, now_);
     }
   }
 
  private:
-  struct LaneState {
-    std::vector<int> queue;
-    int step = 0;
-    size_t at = 0;  // in the queue
-    bool running = false;
-    double left = 0;           // seconds, alone
-    Turn before{.index = -1};  // what it ran last
-    double idle_since = 0;
-  };
-  struct Times {
-    double start = 0, end = -1;
-    Turn cause;  // what ended last of all it waited for
-  };
-
-  LaneState& compute() { return lanes_[size_t(Lane::compute)]; }
-  Turn head(const LaneState& lane) const { return {lane.step, lane.queue[lane.at]}; }
-  Times& times(Turn turn) { return times_[size_t(turn.step)][size_t(turn.index)]; }
-  const Cost& cost(Turn turn) const { return costs_[size_t(turn.index)]; }
-  // Without overlap the compute lane moves bytes too.
-  bool computes(Turn turn) const {
-    return cost(turn).resource == Resource::compute &&
-           wait_of(list_[size_t(turn.index)], Resource::compute) != Wait::communication;
-  }
-  void add_step() { times_.emplace_back(list_.size()); }
-
   // Starts everything that can start, then advances to the time when the first of them ends.
   void advance() {
-    for (LaneState& lane : lanes_) {
-      if (!lane.running && !lane.queue.empty()) try_start(lane);
-    }
-    std::array<int, kResources> sharing{};
-    for (const LaneState& lane : lanes_) {
-      if (lane.running) ++sharing[size_t(cost(head(lane)).resource)];
+    // The last stage to come to a collective lets those before it begin.
+    const int rounds = stages_.size() > 1 ? 2 : 1;
+    for (int round = 0; round < rounds; ++round) {
+      for (size_t s = 0; s < stages_.size(); ++s)
+        stages_[s].start(now_, [&](Turn turn) { return has_arrived(s, turn); });
     }
     double pass = std::numeric_limits<double>::infinity();
-    const auto shared = [&](const LaneState& lane) { return sharing[size_t(cost(head(lane)).resource)]; };
-    for (const LaneState& lane : lanes_) {
-      if (lane.running) pass = std::min(pass, lane.left * shared(lane));
-    }
+    for (const StageWalk& stage : stages_) pass = std::min(pass, stage.next_end());
     ensure(std::isfinite(pass), "[plan] the simulated step is stuck at {} s", now_);
-    account(pass, sharing);
     now_ += pass;
-    for (LaneState& lane : lanes_) {
-      if (!lane.running) continue;
-      const bool ends = lane.left * shared(lane) <= pass * (1 + 1e-12);
-      lane.left -= pass / shared(lane);
-      if (ends) finish(lane);
-    }
+    for (StageWalk& stage : stages_) stage.pass(pass, now_);
   }
 
-  // At most two steps are under way: a lane begins one when the compute lane has done that two before.
-  void try_start(LaneState& lane) {
-    const Turn turn = head(lane);
-    if (lane.step > compute().step + 1) return;
-    if (lane.step == int(times_.size())) add_step();
-    Turn cause = lane.before;
-    const auto is_done = [&](Turn needed) {
-      if (times(needed).end < 0) return false;
-      if (cause.index < 0 || times(needed).end > times(cause).end) cause = needed;
-      return true;
-    };
-    const Instruction& in = list_[size_t(turn.index)];
-    for (int wait : in.waits) {
-      if (!is_done({turn.step, wait})) return;
-    }
-    for (int wait : in.carried) {
-      if (turn.step > 0 && !is_done({turn.step - 1, wait})) return;
-    }
-    lane.running = true;
-    lane.left = cost(turn).seconds;
-    times(turn).start = now_;
-    times(turn).cause = cause;
-    if (&lane == &compute()) blame(cause, lane.idle_since, now_);
+  // All that it needs of other stages?
+  bool has_arrived(size_t stage, Turn turn) const {
+    const bool receives = steps_[stage].program.instructions[size_t(turn.index)].is<zero::Receive>();
+    return std::ranges::all_of(partners_[stage][size_t(turn.index)], [&](const Partner& partner) {
+      const StageWalk& other = stages_[size_t(partner.stage)];
+      const Turn its{turn.step, partner.index};
+      return receives ? other.has_ended(its) : other.is_ready(its);
+    });
   }
 
-  void finish(LaneState& lane) {
-    const Turn turn = head(lane);
-    times(turn).end = now_;
-    lane.running = false;
-    lane.before = turn;
-    lane.idle_since = now_;
-    if (++lane.at < lane.queue.size()) return;
-    lane.at = 0;
-    ++lane.step;
-  }
-
-  // The compute lane was idle: for the instruction that ended last, for what that one had waited for, …
-  void blame(Turn turn, double from, double to) {
-    while (turn.index >= 0 && to > from) {
-      const double begin = std::max(from, times(turn).start);
-      exposed_[size_t(turn.index)] += std::max(0.0, to - begin);
-      to = std::min(to, begin);
-      turn = times(turn).cause;
-    }
-  }
-
-  void account(double pass, const std::array<int, kResources>& sharing) {
-    const LaneState& own = compute();
-    const Resource resource = own.running ? cost(head(own)).resource : Resource::compute;
-    const int sharers = sharing[size_t(resource)];
-    for (const LaneState& lane : lanes_) {
-      if (!lane.running) continue;
-      const Turn turn = head(lane);
-      time_.busy[size_t(&lane - lanes_.data())] += pass;
-      time_.used[size_t(cost(turn).resource)] += pass / sharing[size_t(cost(turn).resource)];
-      // What shares a part of the machine with the compute lane takes time from it.
-      const bool slows = own.running && cost(turn).resource == resource;
-      if (!slows) continue;
-      if (&lane == &own && computes(turn)) {
-        time_.compute_s += pass / sharers;
-      } else {
-        exposed_[size_t(turn.index)] += pass / sharers;
-      }
-    }
-  }
-
-  StepTime summary(int step, double begin) {
-    StepTime result = time_;
-    result.step_s = now_ - begin;
-    std::map<std::pair<int, size_t>, StepTime::Exposed> by_unit;  // and kind of action
-    for (size_t i = 0; i < list_.size(); ++i) {
-      result.model_flops += costs_[i].model_flops;
-      // Lanes that are behind have not all done it: the step before was the same.
-      const Times& now = times_[size_t(step)][i];
-      const Times& before = times_[size_t(std::max(0, step - 1))][i];
-      result.spans.push_back(now.end >= 0 ? StepTime::Span{now.start - begin, now.end - begin}
-                                          : StepTime::Span{before.start - begin + result.step_s,
-                                                           before.end - begin + result.step_s});
-      if (exposed_[i] <= 0) continue;
-      result.exposed[size_t(wait_of(list_[i], costs_[i].resource))] += exposed_[i];
-      StepTime::Exposed& exposed = by_unit[{list_[i].unit, list_[i].action.index()}];
-      exposed = {names_[size_t(list_[i].unit)], name_of(list_[i]), exposed.seconds + exposed_[i]};
-    }
-    for (auto& [key, exposed] : by_unit) result.exposed_by_unit.push_back(std::move(exposed));
-    std::ranges::stable_sort(result.exposed_by_unit, std::ranges::greater{}, &StepTime::Exposed::seconds);
-    result.bottleneck = Resource(std::ranges::max_element(result.used) - result.used.begin());
-    return result;
-  }
-
-  const std::vector<Instruction>& list_;
-  const std::vector<std::string>& names_;
-  const std::span<const Cost> costs_;
-  std::array<LaneState, zero::kLanes> lanes_;
-  std::vector<std::vector<Times>> times_;  // by step
-  std::vector<double> exposed_;            // seconds of the step by instruction
-  StepTime time_;                          // of the step so far
+  const std::span<const zero::CompiledStep> steps_;
+  const std::vector<Partners> partners_;
+  std::vector<StageWalk> stages_;
   double now_ = 0;
 };
 
 }  // namespace
 
 std::string_view name_of(Wait wait) {
-  constexpr std::array<std::string_view, kWaits> kNames{"communication", "host link", "disk", "CPU updates",
-                                                        "updates"};
+  constexpr std::array<std::string_view, kWaits> kNames{"communication", "host link", "disk",
+                                                        "CPU updates",   "updates",   "other stages"};
   return kNames[size_t(wait)];
 }
 
 double StepTime::exposed_s() const { return std::accumulate(exposed.begin(), exposed.end(), 0.0); }
 
-StepTime walk_step(const zero::CompiledStep& step, std::span<const Cost> costs) {
-  ensure(costs.size() == step.program.instructions.size(), "[plan] got {} costs for {} instructions",
-         costs.size(), step.program.instructions.size());
-  return Walk(step, costs).run();
+StepTime walk_stages(std::span<const zero::CompiledStep> steps, std::span<const std::vector<Cost>> costs) {
+  for (size_t s = 0; s < steps.size(); ++s) {
+    const size_t count = steps[s].program.instructions.size();
+    ensure(costs.size() == steps.size() && costs[s].size() == count,
+           "[plan] got {} costs for {} instructions", costs.size() == steps.size() ? costs[s].size() : 0,
+           count);
+  }
+  return Walk(steps, costs).run();
+}
+
+StepTime walk_step(const zero::CompiledStep& step, const std::vector<Cost>& costs) {
+  return walk_stages({&step, 1}, {&costs, 1});
 }
 
 StepTime predict_step(const nn::LayerList& model, zero::EngineOptions options, const Machine& machine) {
   options.device.kind = machine.kind;
-  const zero::CompiledStep step = zero::compile_step(model, options);
-  StepTime time = walk_step(step, CostModel(model, step, machine).of_all());
+  std::vector<zero::CompiledStep> steps;
+  std::vector<std::vector<Cost>> costs;
+  double flops = 0;
+  for (const int rank : options.mesh.group(0, {comm::Axis::pipe})) {
+    steps.push_back(zero::compile_step(model, options, rank));
+    costs.push_back(CostModel(model, steps.back(), machine).of_all());
+    for (const Cost& cost : costs.back()) flops += cost.model_flops;
+  }
+  StepTime time = walk_stages(steps, costs);
+  const zero::CompiledStep& step = steps.front();
   const double tokens = double(step.shape.rows() * step.policy.micro_batches) * step.mesh.data_ranks();
   time.tokens_per_s = tokens / time.step_s;
+  time.model_flops = flops / double(steps.size());
   return time;
 }
 

@@ -1,7 +1,8 @@
 // The time of a training step, before anything runs: the step's program is walked with the cost of each
 // instruction (instruction_cost.h). Lanes are in-order queues, instructions wait as the program says, and
 // those that use the same part of the machine share it; steps follow each other until they take equally long.
-// All ranks are taken to be alike.
+// The stages of a pipeline are walked together, one rank of each: what one receives another must have sent.
+// The ranks of a stage are taken to be alike.
 #pragma once
 
 #include <array>
@@ -15,14 +16,15 @@
 namespace zeno::plan {
 
 // What the compute lane waited for.
-enum class Wait { communication, host_link, disk, cpu_updates, updates };
-inline constexpr int kWaits = int(Wait::updates) + 1;
+enum class Wait { communication, host_link, disk, cpu_updates, updates, pipeline };
+inline constexpr int kWaits = int(Wait::pipeline) + 1;
 std::string_view name_of(Wait wait);
 
 struct StepTime {
+  zero::Stage stage;  // of a pipeline: the one with most to compute, for which others wait; times are its own
   double step_s = 0;
   double tokens_per_s = 0;  // of all ranks
-  double model_flops = 0;   // of a rank and step; nothing that is computed again
+  double model_flops = 0;   // of a rank and step, the mean of the stages; nothing that is computed again
   // Seconds of a step: compute_s and all of `exposed` add up to step_s.
   double compute_s = 0;  // the compute lane, with the machine to itself
   std::array<double, kWaits> exposed{};
@@ -50,7 +52,8 @@ struct StepTime {
 // On a machine of which the run uses the ranks of the mesh. The options' device is taken to be the machine's.
 StepTime predict_step(const nn::LayerList& model, zero::EngineOptions options, const Machine& machine);
 
-// The walk alone, with one cost per instruction.
-StepTime walk_step(const zero::CompiledStep& step, std::span<const Cost> costs);
+// The walk alone, with one cost per instruction: of all stages, or of the only one.
+StepTime walk_stages(std::span<const zero::CompiledStep> steps, std::span<const std::vector<Cost>> costs);
+StepTime walk_step(const zero::CompiledStep& step, const std::vector<Cost>& costs);
 
 }  // namespace zeno::plan

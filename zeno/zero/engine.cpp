@@ -113,6 +113,20 @@ UnitTable units_of(const nn::LayerList& model, const Policy& policy, const comm:
   return make_units(model, policy, mesh, stages, mesh.coordinate(rank, comm::Axis::pipe));
 }
 
+int64_t elements_here(const UnitTable& units) {
+  int64_t sum = 0;
+  for (size_t i = 0; i < units.params.size(); ++i)
+    sum += units.groups[size_t(units.places[i].group)].here ? units.params[i].count() : 0;
+  return sum;
+}
+
+int64_t elements_updated(const UnitTable& units) {
+  int64_t sum = 0;
+  for (const StateChunk& chunk : units.chunks)
+    sum += units.groups[size_t(chunk.group)].trainable ? chunk.count : 0;
+  return sum;
+}
+
 // What left the device is not copied once more, unless somebody is to keep copies.
 Snapshot::Mode snapshot_mode(const EngineOptions& options, const UnitTable& units) {
   const auto any = [&](auto&& where) { return std::ranges::any_of(units.chunks, where, &StateChunk::tier); };
@@ -141,7 +155,9 @@ MemoryPlan plan_memory(const nn::LayerList& model, const EngineOptions& options,
   const auto& [policy, mesh, shape, units, program] = step;
   const Program evaluation = compile_evaluation(step.input(model));
   const StateStore store(units, policy, rank);
-  MemoryPlan plan{std::make_unique<Ledger>(), store.model_state_bytes()};
+  MemoryPlan plan{std::make_unique<Ledger>(), store.model_state_bytes(), elements_here(units),
+                  elements_updated(units)};
+  plan.stages.fill(units.stage);
   const int threads = options.threads > 0 ? options.threads : share_of_cores(mesh.ranks());
   book_all({model, units, policy, program, evaluation, store, shape, mesh, threads, options.device},
            *plan.ledger);
@@ -149,6 +165,48 @@ MemoryPlan plan_memory(const nn::LayerList& model, const EngineOptions& options,
     Snapshot(units, store, rank, options.snapshot_piece, snapshot_mode(options, units))
         .book(*plan.ledger, options.snapshot_copies);
   return plan;
+}
+
+std::vector<MemoryPlan> plan_stages(const nn::LayerList& model, const EngineOptions& options) {
+  std::vector<MemoryPlan> plans;
+  for (const int rank : options.mesh.group(0, {comm::Axis::pipe}))
+    plans.push_back(plan_memory(model, options, rank));
+  return plans;
+}
+
+MemoryPlan plan_memory(const nn::LayerList& model, const EngineOptions& options) {
+  std::vector<MemoryPlan> stages = plan_stages(model, options);
+  if (stages.size() == 1) return std::move(stages.front());
+  std::vector<TierBytes> bytes(stages.size());
+  MemoryPlan most{std::make_unique<Ledger>()};
+  for (size_t i = 0; i < stages.size(); ++i) {
+    for (const Tier tier : kTiers) bytes[i][size_t(tier)] = stages[i].ledger->booked(tier);
+    most.model_state_bytes = std::max(most.model_state_bytes, stages[i].model_state_bytes);
+    most.elements = std::max(most.elements, stages[i].elements);
+    most.updated = std::max(most.updated, stages[i].updated);
+  }
+  const auto neediest = neediest_stages(options.device.kind, bytes);
+  for (const Tier tier : kTiers) {
+    const MemoryPlan& stage = stages[size_t(neediest[size_t(tier)])];
+    most.stages[size_t(tier)] = stage.stages[size_t(tier)];
+    for (int p = 0; p < kPurposes; ++p)
+      most.ledger->book(tier, Purpose(p), stage.ledger->booked(tier, Purpose(p)));
+  }
+  return most;
+}
+
+std::array<int, kTiers.size()> neediest_stages(Device::Kind kind, std::span<const TierBytes> stages) {
+  const auto most = [&](auto&& bytes) {
+    return int(std::ranges::max_element(stages, {}, bytes) - stages.begin());
+  };
+  std::array<int, kTiers.size()> neediest{};
+  for (const Tier tier : kTiers)
+    neediest[size_t(tier)] = most([&](const TierBytes& b) { return b[size_t(tier)]; });
+  if (kind == Device::Kind::cpu) {
+    const int both = most([](const TierBytes& b) { return b[size_t(Tier::device)] + b[size_t(Tier::host)]; });
+    neediest[size_t(Tier::device)] = neediest[size_t(Tier::host)] = both;
+  }
+  return neediest;
 }
 
 Engine::Engine(nn::LayerList model, const EngineOptions& options, comm::World& world)

@@ -48,12 +48,25 @@ struct CompiledStep {
 };
 CompiledStep compile_step(const nn::LayerList& model, const EngineOptions& options, int rank = 0);
 
-// The bytes of one rank by purpose, without allocating them. The engine books through the same code.
+// The bytes of a rank by purpose, without allocating them. The engine books through the same code.
 struct MemoryPlan {
   std::unique_ptr<Ledger> ledger;
-  size_t model_state_bytes = 0;  // parameters + gradients + masters + moments
+  size_t model_state_bytes = 0;               // parameters + gradients + masters + moments
+  int64_t elements = 0;                       // of the parameters that its stage uses, without padding
+  int64_t updated = 0;                        // of them, those that the rank updates, with padding
+  std::array<Stage, kTiers.size()> stages{};  // whose bytes those of a tier are
 };
-MemoryPlan plan_memory(const nn::LayerList& model, const EngineOptions& options, int rank = 0);
+// Of one rank.
+MemoryPlan plan_memory(const nn::LayerList& model, const EngineOptions& options, int rank);
+// Of a rank of each stage of the pipeline: those of a stage do not differ.
+std::vector<MemoryPlan> plan_stages(const nn::LayerList& model, const EngineOptions& options);
+// Of any rank: each tier as it is in the stage that needs most of it, and the most model states.
+MemoryPlan plan_memory(const nn::LayerList& model, const EngineOptions& options);
+
+using TierBytes = std::array<size_t, kTiers.size()>;
+// For each tier the stage that needs most of it, of several with their bytes. On a CPU, the device's memory
+// is the host's: one stage for both.
+std::array<int, kTiers.size()> neediest_stages(Device::Kind kind, std::span<const TierBytes> stages);
 
 // One micro-batch on the host. Every array has B·T entries, except valid_rows, and doc_start, which has those
 // of the whole sequences, or none (every sequence is one document). Where ranks share sequences, rank r of

@@ -1,7 +1,5 @@
 #include "zeno/plan/report/plan_compare.h"
 
-#include "zeno/model/layers.h"
-
 namespace zeno::plan {
 
 size_t Comparison::left_out() const {
@@ -13,11 +11,7 @@ size_t Comparison::left_out() const {
 
 std::vector<Comparison> compare_deepspeed(const PlanModel& model, const zero::EngineOptions& options,
                                           const Setting& setting, int node_ranks) {
-  double params = model.params.value_or(0);
-  if (!model.params) {
-    for (const nn::Parameter& parameter : model::parameter_table(model.layers))
-      params += double(parameter.count());
-  }
+  const double params = model.params ? *model.params : count_of(model.layers);
   std::vector<Comparison> list;
   for (const DeepSpeedEstimate& theirs :
        deepspeed_estimates(params, double(largest_module(model.layers)), options.mesh.ranks(), node_ranks)) {

@@ -58,12 +58,21 @@ Json time_json(const StepTime& time) {
             {"compute_seconds", time.compute_s},
             {"tflops_per_rank", time.flops_per_s() / 1e12},
             {"bottleneck", name_of(time.bottleneck)}};
-  for (int w = 0; w < kWaits; ++w)
+  const bool staged = time.stage.count > 1;
+  if (staged) json["slowest_stage"] = time.stage.index;
+  for (int w = 0; w < kWaits - int(!staged); ++w)
     json["exposed_seconds"][std::string(name_of(Wait(w)))] = time.exposed[size_t(w)];
   Json& units = json["exposed_by_unit"] = Json::array();
   for (const StepTime::Exposed& exposed : time.exposed_by_unit)
     units.push_back({{"unit", exposed.unit}, {"op", exposed.op}, {"seconds", exposed.seconds}});
   return json;
+}
+
+Json stage_json(const StageBytes& stage) {
+  return {{"layers", stage.layers},
+          {"params", stage.params},
+          {"model_states_bytes", stage.bytes.model_states},
+          {"bytes", bytes_json(stage.bytes)}};
 }
 
 }  // namespace
@@ -79,6 +88,11 @@ std::string plan_json(const PlanReport& report) {
   const bool limited = report.limits.known();
   add_row(json, report.chosen, limited);
   if (report.time) json["time"] = time_json(*report.time);
+  for (const StageBytes& stage : report.stages) json["stages"].push_back(stage_json(stage));
+  for (Tier tier : kTiers) {
+    if (!report.stages.empty() && report.chosen.bytes.total(tier) > 0)
+      json["neediest_stage"][std::string(name_of(tier))] = report.neediest[size_t(tier)];
+  }
   for (const PlanRow& row : report.rows) add_row(json["rows"].emplace_back(), row, limited);
   for (const Comparison& comparison : report.deepspeed)
     json["deepspeed"].push_back(comparison_json(comparison));

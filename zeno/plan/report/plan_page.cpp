@@ -103,6 +103,17 @@ Table row_table(const PlanReport& report) {
   return table;
 }
 
+Table stage_table(const PlanReport& report) {
+  Table table{"", {"stage", "layers", "parameters", "device", "host", "disk"}, {}};
+  for (const StageBytes& stage : report.stages) {
+    std::vector<std::string> cells{fmt::format("{}", stage.stage.index), stage.layers,
+                                   count_in_words(stage.params)};
+    for (Tier tier : kTiers) cells.push_back(amount(stage.bytes.total(tier)));
+    table.rows.push_back(std::move(cells));
+  }
+  return table;
+}
+
 Table comparison_table(const PlanReport& report) {
   Table table{
       fmt::format(
@@ -177,6 +188,7 @@ std::string plan_page(const PlanReport& report) {
   std::string out = intro(report) + tiles(report);
   out += "<noscript><p>The charts need JavaScript; all numbers are in the tables.</p></noscript>\n";
   out += figures(report);
+  if (!report.stages.empty()) out += section("stages", "Stages of the pipeline", card(stage_table(report)));
   if (!report.deepspeed.empty())
     out += section("deepspeed", "Compared with DeepSpeed’s estimator", card(comparison_table(report)));
   out += rows_section(report);

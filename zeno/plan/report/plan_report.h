@@ -16,8 +16,12 @@ struct PlanReport {
   std::string command;             // as it was typed
   double params = 0;
   int ranks = 1, node_ranks = 1;
-  MemoryLimits limits;           // of one rank; 0: not known
-  PlanRow chosen;                // the setting that flags and config give
+  MemoryLimits limits;  // of one rank; 0: not known
+  PlanRow chosen;       // the setting that flags and config give
+  // Its stages where there is a pipeline and only it was asked for, and which of them needs most of each
+  // tier.
+  std::vector<StageBytes> stages;
+  std::array<int, kTiers.size()> neediest{};
   std::optional<StepTime> time;  // of it, where the machine is known and only it was asked for
   std::vector<PlanRow> rows;     // of the table, best first; empty: only the chosen one was asked for
   std::vector<Comparison> deepspeed;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "zeno/base/quantity.h"
 #include "zeno/device/ledger.h"
 #include "zeno/plan/recompute.h"
 
@@ -89,6 +90,24 @@ std::string ledger(const PlanRow& row, TextStyle style) {
   return text;
 }
 
+// One line for each stage of the pipeline.
+std::string stages(const PlanReport& report) {
+  std::string text = fmt::format("{:>5} {:<24} {:>14} {:>11} {:>11} {:>11}\n", "stage", "layers",
+                                 "parameters", "device", "host", "disk");
+  for (const StageBytes& stage : report.stages) {
+    text += fmt::format("{:>5} {:<24} {:>14} {:>11} {:>11} {:>11}\n", stage.stage.index, stage.layers,
+                        count_in_words(stage.params), format_bytes(stage.bytes.total(Tier::device)),
+                        bytes_or_blank(stage.bytes.total(Tier::host)),
+                        bytes_or_blank(stage.bytes.total(Tier::disk)));
+  }
+  std::vector<std::string> most;
+  for (Tier tier : kTiers) {
+    if (report.chosen.bytes.total(tier) > 0)
+      most.push_back(fmt::format("stage {} of {}", report.neediest[size_t(tier)], name_of(tier)));
+  }
+  return text + fmt::format("needs most: {}; their bytes:\n", fmt::join(most, ", "));
+}
+
 std::string comparison(const PlanReport& report) {
   std::string text = fmt::format(
       "\n"
@@ -118,6 +137,7 @@ std::string comparison(const PlanReport& report) {
 std::string plan_text(const PlanReport& report, bool all, TextStyle style) {
   std::string text = fmt::format("{}: bytes per rank\n", report.title);
   for (const std::string& note : report.notes) text += fmt::format("  {}\n", note);
+  if (!report.stages.empty()) text += stages(report);
   text += report.rows.empty() ? ledger(report.chosen, style) : table(report, all, style);
   if (!report.deepspeed.empty()) text += comparison(report);
   return text;
