@@ -9,7 +9,6 @@ namespace zeno::config {
 namespace {
 
 using Kind = ValueOrigin::Kind;
-constexpr auto kUsage = ErrorKind::usage;
 constexpr const char* kTrain = "train_batch_size";
 constexpr const char* kMicro = "train_micro_batch_size_per_gpu";
 constexpr const char* kAccum = "gradient_accumulation_steps";
@@ -60,14 +59,14 @@ void keep_batch(ParsedConfig& parsed, int64_t keep, int64_t world) {
   const std::string what = b.train_batch > 0
                                ? told(parsed, kTrain, keep)
                                : fmt::format("the batch of {} samples that the config asks for", keep);
-  require(keep % world == 0, kUsage,
+  require(keep % world == 0, ErrorKind::usage,
           "[batch] {} cannot be split evenly over {} ranks; use --train-batch {}{}, or a number of ranks "
           "that divides it: {}",
           what, world, keep > world ? fmt::format("{} or ", keep / world * world) : "",
           (keep / world + 1) * world, divisors(keep, keep));
   const int64_t per_rank = keep / world;
   const auto fits = [&](const char* key, const char* flag, int64_t value) {
-    require(per_rank % value == 0, kUsage,
+    require(per_rank % value == 0, ErrorKind::usage,
             "[batch] {} is {} for each of {} ranks, which is not divisible by {}; use {} {}", what, per_rank,
             world, told(parsed, key, value), flag, divisors(per_rank, per_rank));
     return per_rank / value;
@@ -104,11 +103,11 @@ bool batch_can_be_resolved(const ParsedConfig& parsed) {
 void resolve_batch(TrainConfig& config, int64_t world) {
   ensure(world > 0, "[batch] world size: got {}, expected > 0", world);
   BatchConfig& b = config.batch;
-  require(b.train_batch >= 0 && b.micro_batch >= 0 && b.grad_accum >= 0, kUsage,
+  require(b.train_batch >= 0 && b.micro_batch >= 0 && b.grad_accum >= 0, ErrorKind::usage,
           "[batch] got train {}, micro {}, accumulation {}, expected positive numbers", b.train_batch,
           b.micro_batch, b.grad_accum);
   require(
-      b.train_batch > 0 || b.micro_batch > 0, kUsage,
+      b.train_batch > 0 || b.micro_batch > 0, ErrorKind::usage,
       "[batch] the config gives neither train_batch_size nor train_micro_batch_size_per_gpu, one of which "
       "DeepSpeed needs; add one, or give --micro-batch N");
   const BatchConfig given = b;
@@ -122,7 +121,7 @@ void resolve_batch(TrainConfig& config, int64_t world) {
   const bool fits =
       b.micro_batch > 0 && b.grad_accum > 0 && b.train_batch == b.micro_batch * b.grad_accum * world;
   const auto shown = [](int64_t value) { return value == 0 ? std::string("?") : std::to_string(value); };
-  require(fits, kUsage,
+  require(fits, ErrorKind::usage,
           "[batch] got train_batch_size {}, expected train_micro_batch_size_per_gpu {} × "
           "gradient_accumulation_steps {} × {} ranks; change one of them",
           shown(given.train_batch), shown(given.micro_batch), shown(given.grad_accum), world);
@@ -141,7 +140,7 @@ void resolve_batch(ParsedConfig& parsed, int64_t world) {
   const bool all = b.train_batch > 0 && b.micro_batch > 0 && b.grad_accum > 0;
   const bool consistent = all && b.train_batch == b.micro_batch * b.grad_accum * world;
   const int64_t keep = consistent ? 0 : batch_to_keep(parsed, world);
-  require(keep == 0 || !from_flag(parsed, kMicro) || !from_flag(parsed, kAccum), kUsage,
+  require(keep == 0 || !from_flag(parsed, kMicro) || !from_flag(parsed, kAccum), ErrorKind::usage,
           "[batch] {} is not --micro-batch {} × --grad-accum {} × {} ranks; leave out one of these flags, or "
           "give --train-batch {}",
           told(parsed, kTrain, keep), b.micro_batch, b.grad_accum, world,

@@ -18,7 +18,7 @@ namespace zeno::nn {
 namespace {
 
 // Intermediates of forward. Which of them lie in `saved` depends on the recompute mode.
-struct Intermediates {
+struct AttentionIntermediates {
   NormedLinear::Normed normed;
   Tensor projected;  // [R, (H+2G)·D], qkv as the projection leaves it; usually qkv itself
   Tensor qkv;        // [R, (H+2G)·D], as attention reads it
@@ -54,16 +54,16 @@ class Attention final : public Layer {
   int64_t qkv_cols() const { return q_cols() + 2 * k_cols(); }
   AttentionShape kernel_shape(BatchShape shape) const;
 
-  Intermediates cut_saved(Layout& saved, BatchShape shape, DType compute, Recompute recompute) const;
-  void cut_forward(Intermediates& t, Layout& work, BatchShape shape, DType compute) const;
-  Gradients cut_backward(Intermediates& t, Layout& work, BatchShape shape, DType compute) const;
+  AttentionIntermediates cut_saved(Layout& saved, BatchShape shape, DType compute, Recompute recompute) const;
+  void cut_forward(AttentionIntermediates& t, Layout& work, BatchShape shape, DType compute) const;
+  Gradients cut_backward(AttentionIntermediates& t, Layout& work, BatchShape shape, DType compute) const;
 
   KvCache cut_cache(Layout& cache, CacheShape shape, DType compute) const;
 
   void rotate(StreamRef stream, std::span<const Tensor> params, const Batch& batch,
-              const Intermediates& t) const;
-  void attend(const ForwardArgs& args, const Intermediates& t) const;
-  void rotate_backward(const BackwardArgs& args, const Intermediates& t, Tensor dqkv) const;
+              const AttentionIntermediates& t) const;
+  void attend(const ForwardArgs& args, const AttentionIntermediates& t) const;
+  void rotate_backward(const BackwardArgs& args, const AttentionIntermediates& t, Tensor dqkv) const;
 
   BlockOptions o_;
   ParameterList list_;
@@ -122,10 +122,10 @@ AttentionShape Attention::kernel_shape(BatchShape shape) const {
 
 // What stays from forward to backward. Rope turns qkv in place and its backward needs no input. Q/k-norm
 // needs it: kept beside qkv, or instead of qkv when that is computed again.
-Intermediates Attention::cut_saved(Layout& saved, BatchShape shape, DType compute,
+AttentionIntermediates Attention::cut_saved(Layout& saved, BatchShape shape, DType compute,
                                    Recompute recompute) const {
   const int64_t rows = shape.rows();
-  Intermediates t;
+  AttentionIntermediates t;
   t.normed.rstd = saved.take(DType::f32, rows, 1);
   if (o_.norm == Norm::layer) t.normed.mean = saved.take(DType::f32, rows, 1);
   if (recompute == Recompute::none) t.normed.h = saved.take(compute, rows, o_.hidden);
@@ -144,7 +144,7 @@ Intermediates Attention::cut_saved(Layout& saved, BatchShape shape, DType comput
 }
 
 // Puts what is not saved into the workspace. Without anything saved (evaluation), q/k-norm works in place.
-void Attention::cut_forward(Intermediates& t, Layout& work, BatchShape shape, DType compute) const {
+void Attention::cut_forward(AttentionIntermediates& t, Layout& work, BatchShape shape, DType compute) const {
   const int64_t rows = shape.rows();
   if (t.normed.rstd.rows == 0) {
     t.normed.rstd = work.take(DType::f32, rows, 1);
@@ -166,7 +166,7 @@ void Attention::cut_forward(Intermediates& t, Layout& work, BatchShape shape, DT
   out_lora_.cut_rest(t.out_lora, work, rows, compute);
 }
 
-Attention::Gradients Attention::cut_backward(Intermediates& t, Layout& work, BatchShape shape,
+Attention::Gradients Attention::cut_backward(AttentionIntermediates& t, Layout& work, BatchShape shape,
                                              DType compute) const {
   const int64_t rows = shape.rows();
   Gradients g;
@@ -189,13 +189,13 @@ Attention::Gradients Attention::cut_backward(Intermediates& t, Layout& work, Bat
 
 LayerSizes Attention::sizes(BatchShape shape, DType compute, Recompute recompute) const {
   Layout evaluation;
-  Intermediates nothing_saved;
+  AttentionIntermediates nothing_saved;
   cut_forward(nothing_saved, evaluation, shape, compute);
   if (recompute == Recompute::full) return {.saved = 0, .workspace = evaluation.peak()};
 
   Layout saved, forward, backward;
-  const Intermediates kept = cut_saved(saved, shape, compute, recompute);
-  Intermediates t = kept;
+  const AttentionIntermediates kept = cut_saved(saved, shape, compute, recompute);
+  AttentionIntermediates t = kept;
   cut_forward(t, forward, shape, compute);
   t = kept;
   cut_backward(t, backward, shape, compute);
@@ -204,7 +204,7 @@ LayerSizes Attention::sizes(BatchShape shape, DType compute, Recompute recompute
 
 // projected → qkv: q/k-norm per head, then rope.
 void Attention::rotate(StreamRef stream, std::span<const Tensor> params, const Batch& batch,
-                       const Intermediates& t) const {
+                       const AttentionIntermediates& t) const {
   if (!o_.rope) return;
   rope_forward(stream, {.x = t.projected,
                         .y = t.qkv,
@@ -220,7 +220,7 @@ void Attention::rotate(StreamRef stream, std::span<const Tensor> params, const B
                         .eps = o_.norm_eps});
 }
 
-void Attention::rotate_backward(const BackwardArgs& args, const Intermediates& t, Tensor dqkv) const {
+void Attention::rotate_backward(const BackwardArgs& args, const AttentionIntermediates& t, Tensor dqkv) const {
   if (!o_.rope) return;
   const Tensor dq_norm = pick(args.grads, q_norm_), dk_norm = pick(args.grads, k_norm_);
   for (const Tensor& gradient : {dq_norm, dk_norm}) {
@@ -253,7 +253,7 @@ size_t Attention::cache_bytes(CacheShape shape, DType compute) const {
 }
 
 // Within the micro-batch, or over all that the cache has kept.
-void Attention::attend(const ForwardArgs& args, const Intermediates& t) const {
+void Attention::attend(const ForwardArgs& args, const AttentionIntermediates& t) const {
   const Batch& batch = args.batch;
   if (args.cache) {
     Layout cache(args.cache);
@@ -277,7 +277,7 @@ void Attention::attend(const ForwardArgs& args, const Intermediates& t) const {
 void Attention::forward(const ForwardArgs& args, Recompute recompute) const {
   const BatchShape shape = args.batch.shape;
   const DType compute = args.x.dtype;
-  Intermediates t;
+  AttentionIntermediates t;
   if (args.saved) {
     Layout saved(args.saved);
     t = cut_saved(saved, shape, compute, recompute);
@@ -302,7 +302,7 @@ void Attention::backward(const BackwardArgs& args, Recompute recompute) const {
   const BatchShape shape = args.batch.shape;
   const DType compute = args.x.dtype;
   Layout saved(args.saved), work(args.workspace);
-  Intermediates t = cut_saved(saved, shape, compute, recompute);
+  AttentionIntermediates t = cut_saved(saved, shape, compute, recompute);
   const bool selective = recompute == Recompute::selective;
   const Gradients g = cut_backward(t, work, shape, compute);
 

@@ -59,9 +59,9 @@ class Template final : public PostProcessor {
   Items items_;
 };
 
-class Sequence final : public PostProcessor {
+class SequenceProcessor final : public PostProcessor {
  public:
-  explicit Sequence(std::vector<std::unique_ptr<const PostProcessor>> steps) : steps_(std::move(steps)) {}
+  explicit SequenceProcessor(std::vector<std::unique_ptr<const PostProcessor>> steps) : steps_(std::move(steps)) {}
   void apply(Draft& draft, std::string_view input, bool add_special) const override {
     for (const auto& step : steps_) step->apply(draft, input, add_special);
   }
@@ -134,7 +134,7 @@ std::unique_ptr<const PostProcessor> make(const JsonNode& node, Count& count) {
   } else {
     node.unknown_type("post-processor");
   }
-  return std::make_unique<Sequence>(std::move(steps));
+  return std::make_unique<SequenceProcessor>(std::move(steps));
 }
 
 }  // namespace
