@@ -21,35 +21,35 @@ using nn::Recompute;
 constexpr int64_t kHidden = 32, kVocab = 37, kPositions = 64;
 constexpr nn::BatchShape kShape{2, 13};
 
-struct Family {
+struct BlockFamily {
   std::string name;
   BlockOptions block;
   bool documents = false;
   bool tied = false;
 };
 
-std::vector<Family> families() {
+std::vector<BlockFamily> block_families() {
   const BlockOptions base{.hidden = kHidden, .heads = 4, .kv_heads = 2, .head_dim = 8, .intermediate = 40};
-  Family llama{.name = "llama", .block = base, .documents = true};
-  Family gpt2{.name = "gpt2", .block = base, .tied = true};
+  BlockFamily llama{.name = "llama", .block = base, .documents = true};
+  BlockFamily gpt2{.name = "gpt2", .block = base, .tied = true};
   gpt2.block.kv_heads = 4;
   gpt2.block.norm = nn::Norm::layer;
   gpt2.block.mlp = BlockOptions::Mlp::gelu_tanh;
   gpt2.block.qkv_bias = gpt2.block.out_bias = gpt2.block.mlp_bias = true;
-  Family qwen2{.name = "qwen2", .block = base, .tied = true};
+  BlockFamily qwen2{.name = "qwen2", .block = base, .tied = true};
   qwen2.block.qkv_bias = true;
   qwen2.block.mlp = BlockOptions::Mlp::gelu_exact;
-  Family qwen3{.name = "qwen3", .block = base, .documents = true};
+  BlockFamily qwen3{.name = "qwen3", .block = base, .documents = true};
   qwen3.block.qk_norm = true;
   qwen3.block.head_dim = 16;
   qwen3.block.window = 4;
-  for (Family* family : {&llama, &qwen2, &qwen3}) {
+  for (BlockFamily* family : {&llama, &qwen2, &qwen3}) {
     family->block.rope = std::make_shared<nn::RopeTable>(kPositions, family->block.head_dim, 10000.0);
   }
   return {llama, gpt2, qwen2, qwen3};
 }
 
-nn::LayerList make_layers(const Family& family, int blocks) {
+nn::LayerList make_layers(const BlockFamily& family, int blocks) {
   BlockOptions options = family.block;
   const bool learned_positions = !options.rope;
   nn::LayerList list;
@@ -75,13 +75,13 @@ nn::LayerList make_layers(const Family& family, int blocks) {
   return list;
 }
 
-TinyModel make_model(const Family& family, int blocks, DType compute = DType::f32, int threads = 2,
+TinyModel make_model(const BlockFamily& family, int blocks, DType compute = DType::f32, int threads = 2,
                      DType grad = DType::f32) {
   return TinyModel(make_layers(family, blocks), random_batch(kShape, kVocab, 5, family.documents), compute,
                    grad, threads);
 }
 
-class Block : public ::testing::TestWithParam<Family> {};
+class Block : public ::testing::TestWithParam<BlockFamily> {};
 
 TEST_P(Block, GradientsMatchFiniteDifferences) {
   TinyModel model = make_model(GetParam(), 1);
@@ -171,7 +171,7 @@ TEST_P(Block, SizesOrderAndFlops) {
                    4.0 * double(kShape.batch) * pairs * double(o.heads * o.head_dim));
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, Block, ::testing::ValuesIn(families()),
+INSTANTIATE_TEST_SUITE_P(Families, Block, ::testing::ValuesIn(block_families()),
                          [](const auto& family) { return family.param.name; });
 
 TEST(BlockParameters, NamesShapesAndDecay) {

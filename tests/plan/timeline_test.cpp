@@ -30,7 +30,7 @@ Machine toy() {
   return machine;
 }
 
-struct Setting {
+struct TimelineSetting {
   int stage = 0, world = 1;
   Tier optimizer = Tier::device;
   bool overlap = true;
@@ -38,7 +38,7 @@ struct Setting {
   nn::Recompute recompute = nn::Recompute::none;
 };
 
-zero::EngineOptions options(const Setting& setting) {
+zero::EngineOptions options(const TimelineSetting& setting) {
   zero::EngineOptions o{.shape = {2, 32}, .device = {Device::Kind::cuda, 0}};
   zero::apply_stage(o.policy, setting.stage);
   o.policy.compute = DType::bf16;
@@ -52,7 +52,7 @@ zero::EngineOptions options(const Setting& setting) {
   return o;
 }
 
-nn::LayerList model() { return test::tiny_decoder(test::Family::llama, {.blocks = 4}); }
+nn::LayerList timeline_model() { return test::tiny_decoder(test::Family::llama, {.blocks = 4}); }
 
 struct Walked {
   zero::CompiledStep step;
@@ -60,15 +60,15 @@ struct Walked {
   StepTime time;
 };
 Walked walk(const zero::EngineOptions& o, const Machine& machine, int world) {
-  const nn::LayerList layers = model();
+  const nn::LayerList layers = timeline_model();
   Walked w{.step = zero::compile_step(layers, o, world)};
   w.costs = CostModel(layers, w.step, machine).of_all();
   w.time = walk_step(w.step, w.costs);
   return w;
 }
 
-std::vector<Setting> settings() {
-  std::vector<Setting> all;
+std::vector<TimelineSetting> settings() {
+  std::vector<TimelineSetting> all;
   for (const auto& [stage, world] : {std::pair{0, 1}, {0, 2}, {1, 8}, {2, 16}, {3, 3}, {3, 16}})
     for (Tier tier : {Tier::device, Tier::host, Tier::disk})
       for (bool overlap : {true, false})
@@ -79,7 +79,7 @@ std::vector<Setting> settings() {
 }
 
 TEST(Timeline, EverySecondIsBookedOnce) {
-  for (const Setting& setting : settings()) {
+  for (const TimelineSetting& setting : settings()) {
     const Walked w = walk(options(setting), toy(), setting.world);
     SCOPED_TRACE(testing::Message() << "stage " << setting.stage << " world " << setting.world << " tier "
                                     << int(setting.optimizer) << " overlap " << setting.overlap);
@@ -100,7 +100,7 @@ TEST(Timeline, EverySecondIsBookedOnce) {
 }
 
 TEST(Timeline, OrderIsKept) {
-  for (const Setting& setting : settings()) {
+  for (const TimelineSetting& setting : settings()) {
     const Walked w = walk(options(setting), toy(), setting.world);
     const auto& list = w.step.program.instructions;
     std::array<double, zero::kLanes> lane_end;
@@ -125,7 +125,7 @@ TEST(Timeline, OneRankWithEverythingAtHandWaitsForNothing) {
 
 TEST(Timeline, OverlapHidesWhatTheOtherSettingShows) {
   for (int stage : {0, 1, 2, 3}) {
-    Setting setting{.stage = stage, .world = 8};
+    TimelineSetting setting{.stage = stage, .world = 8};
     setting.overlap = false;
     const Walked apart = walk(options(setting), toy(), 8);
     setting.overlap = true;
@@ -140,7 +140,7 @@ TEST(Timeline, OverlapHidesWhatTheOtherSettingShows) {
 // Whatever is made slow is what the step is found to wait for.
 TEST(Timeline, TheSlowPartIsNamed) {
   struct Case {
-    Setting setting;
+    TimelineSetting setting;
     double cpu_share;
     Wait wait;
     std::function<void(Machine&)> slow;
@@ -178,7 +178,7 @@ TEST(Timeline, CpuRanksShareTheirCores) {
   zero::EngineOptions o = options({.stage = 3});
   o.policy.compute = DType::f32;
   const Walked w = walk(o, cores, 2);
-  const StepTime one = predict_step(model(), o, cores, 1);
+  const StepTime one = predict_step(timeline_model(), o, cores, 1);
   double all = 0;
   for (const Cost& cost : w.costs) all += cost.seconds;
   EXPECT_GT(w.time.step_s, 1.9 * one.step_s);

@@ -52,7 +52,8 @@ void TorchFile::collect(const PickleNode& node, const std::string& name, int dep
   const std::string where = archive_.path().string();
   require(depth <= kMostDepth && tensors_.size() <= kMostTensors && ++visits_ <= kMostVisits &&
               name.size() <= kMostTensorNameBytes && name_bytes_ <= kMostBytesOfNames,
-          ErrorKind::data, "[torch] {}: {} is nested too deeply or holds too much", where, shown_tensor(name));
+          ErrorKind::data, "[torch] {}: {} is nested too deeply or holds too much", where,
+          shown_tensor(name));
   if (const PickleTensor* tensor = node.tensor()) {
     int64_t count = 1;
     for (int64_t size : tensor->shape) {
@@ -80,7 +81,8 @@ TorchExtent TorchFile::locate(const PickleTensor& tensor, std::string_view name)
   for (size_t i = tensor.shape.size(); i-- > 0;) {
     const int64_t size = tensor.shape[i];
     require(size == 1 || tensor.stride[i] == count, ErrorKind::data,
-            "[torch] {}: {} is not contiguous, expected a tensor as checkpoints hold it", where, shown_tensor(name));
+            "[torch] {}: {} is not contiguous, expected a tensor as checkpoints hold it", where,
+            shown_tensor(name));
     require(size == 0 || count <= kMostElements / size, ErrorKind::data, "[torch] {}: {} is too large", where,
             shown_tensor(name));
     count *= size;

@@ -142,7 +142,8 @@ void ZipArchive::add_entry(std::string_view record, std::string_view name) {
           shown_entry(name));
   const uint64_t begin = sizes.header + kLocalBytes + field<uint16_t>(local, 26) + field<uint16_t>(local, 28);
   require(begin <= size && sizes.size <= size - begin, ErrorKind::data,
-          "[zip] {}: {} ({} bytes) is outside the file; it may be cut short", where, shown_entry(name), sizes.size);
+          "[zip] {}: {} ({} bytes) is outside the file; it may be cut short", where, shown_entry(name),
+          sizes.size);
   const bool fresh =
       entries_.emplace(std::string(name), Entry{begin, sizes.size, field<uint32_t>(record, 16)}).second;
   require(fresh, ErrorKind::data, "[zip] {}: {} is there twice", where, shown_entry(name));
@@ -182,8 +183,8 @@ void ZipArchive::check_overlap() const {
   for (size_t i = 1; i < sorted.size(); ++i) {
     const Entry& before = sorted[i - 1].first;
     require(before.begin + before.bytes <= sorted[i].first.begin, ErrorKind::data,
-            "[zip] {}: {} and {} overlap; the file is damaged", path().string(), shown_entry(sorted[i - 1].second),
-            shown_entry(sorted[i].second));
+            "[zip] {}: {} and {} overlap; the file is damaged", path().string(),
+            shown_entry(sorted[i - 1].second), shown_entry(sorted[i].second));
   }
 }
 

@@ -162,8 +162,8 @@ void add_offload_optimizer(TableBuilder& table) {
   table.no_effect("pipeline_read", boolean, "false", "reads always run ahead of the update");
   table.no_effect("pipeline_write", boolean, "false", "writes always run behind the update");
   table
-      .key<kZero, kOffloadOptimizer, &OffloadOptimizerConfig::ratio>("ratio",
-                                                              "fraction of the states that leaves the device")
+      .key<kZero, kOffloadOptimizer, &OffloadOptimizerConfig::ratio>(
+          "ratio", "fraction of the states that leaves the device")
       .range(0, 1);
   table
       .key<kZero, kOffloadOptimizer, &OffloadOptimizerConfig::cpu_share>(

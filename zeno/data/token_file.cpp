@@ -72,7 +72,8 @@ void write_tokens(File& file, std::span<const int32_t> tokens) {
 TokenFile::TokenFile(const Path& path) : path_(path), mapping_(path) {
   static_assert(kHeaderBytes == sizeof(Header));
   const auto bytes = mapping_.bytes();
-  const bool magic = bytes.size() >= sizeof(kTokenFileMagic) && std::memcmp(bytes.data(), kTokenFileMagic, sizeof(kTokenFileMagic)) == 0;
+  const bool magic = bytes.size() >= sizeof(kTokenFileMagic) &&
+                     std::memcmp(bytes.data(), kTokenFileMagic, sizeof(kTokenFileMagic)) == 0;
   require(magic, ErrorKind::data, "[token file] {}: wrong magic: expected a file that starts with ZENOTOK1",
           path.string());
   require(bytes.size() >= sizeof(Header), ErrorKind::data,

@@ -41,9 +41,9 @@ void preset_llama(ModelConfig& config) {
 
 }  // namespace
 
-const Family kLlama = {Arch::llama,        "llama", "LlamaForCausalLM", read_llama, write_llama,
+const Family kLlama = {Arch::llama,        "llama",     "LlamaForCausalLM", read_llama, write_llama,
                        build_rope_decoder, preset_llama};
-const Family kMistral = {Arch::mistral,      "mistral", "MistralForCausalLM", read_mistral, write_mistral,
-                         build_rope_decoder, preset_llama};
+const Family kMistral = {Arch::mistral, "mistral",          "MistralForCausalLM", read_mistral,
+                         write_mistral, build_rope_decoder, preset_llama};
 
 }  // namespace zeno::model

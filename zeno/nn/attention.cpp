@@ -123,7 +123,7 @@ AttentionShape Attention::kernel_shape(BatchShape shape) const {
 // What stays from forward to backward. Rope turns qkv in place and its backward needs no input. Q/k-norm
 // needs it: kept beside qkv, or instead of qkv when that is computed again.
 AttentionIntermediates Attention::cut_saved(Layout& saved, BatchShape shape, DType compute,
-                                   Recompute recompute) const {
+                                            Recompute recompute) const {
   const int64_t rows = shape.rows();
   AttentionIntermediates t;
   t.normed.rstd = saved.take(DType::f32, rows, 1);
@@ -220,7 +220,8 @@ void Attention::rotate(StreamRef stream, std::span<const Tensor> params, const B
                         .eps = o_.norm_eps});
 }
 
-void Attention::rotate_backward(const BackwardArgs& args, const AttentionIntermediates& t, Tensor dqkv) const {
+void Attention::rotate_backward(const BackwardArgs& args, const AttentionIntermediates& t,
+                                Tensor dqkv) const {
   if (!o_.rope) return;
   const Tensor dq_norm = pick(args.grads, q_norm_), dk_norm = pick(args.grads, k_norm_);
   for (const Tensor& gradient : {dq_norm, dk_norm}) {

@@ -150,7 +150,8 @@ void Mlp::activate_backward(StreamRef stream, const MlpIntermediates& t, Tensor 
 }
 
 // `first` is the row of the micro-batch that x begins with.
-void Mlp::run_rows(const ForwardArgs& args, int64_t first, Tensor x, Tensor y, const MlpIntermediates& t) const {
+void Mlp::run_rows(const ForwardArgs& args, int64_t first, Tensor x, Tensor y,
+                   const MlpIntermediates& t) const {
   const NoiseSource noise{.key = args.batch.noise, .first_row = first};
   if (const BatchShape shape = args.batch.shape; swiglu_alone(shape)) {
     up_.normalise(args.stream, args.params, x, t.normed);

@@ -189,7 +189,8 @@ std::string what_bounds(const TroubleSums& sums, const TroubleSetting& s, Memory
         whole_percent(sums.timed_share(sums.link)), whole_percent(sums.timed_share(sums.disk)),
         whole_percent(sums.share(sums.data)));
   }
-  std::string text = fmt::format("Computation bounds the step: {} of it.", whole_percent(share_of_compute(sums)));
+  std::string text =
+      fmt::format("Computation bounds the step: {} of it.", whole_percent(share_of_compute(sums)));
   if (s.device == Device::Kind::cuda && s.policy.compute == DType::f32)
     text += " --dtype bf16 would compute faster.";
   if (memory.peak >= memory.limit / 2) return text;

@@ -109,7 +109,8 @@ class OpenBins {
 }  // namespace
 
 Bins best_fit(std::span<const uint32_t> lengths, uint32_t capacity) {
-  ensure(lengths.size() < kNoRoom, "[packing] got {} samples, expected fewer than {}", lengths.size(), kNoRoom);
+  ensure(lengths.size() < kNoRoom, "[packing] got {} samples, expected fewer than {}", lengths.size(),
+         kNoRoom);
   const auto [order, ends] = longest_first(lengths, capacity);
   OpenBins open(capacity);
   std::vector<uint32_t> bin_of(order.size());  // by place in the order, so that memory is walked in order

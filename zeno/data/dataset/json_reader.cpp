@@ -13,8 +13,8 @@ constexpr size_t kNotInSight = std::string_view::npos;
 // A file whose first line is no whole value is looked at this far to see whether the value spans lines.
 constexpr size_t kFirstValueBytes = size_t(64) << 20;
 
-// Where the JSON value at the start of `text` ends; kNotInSight: not in sight. Brackets and quotes decide, so a
-// broken value ends somewhere too, and is reported when it is parsed.
+// Where the JSON value at the start of `text` ends; kNotInSight: not in sight. Brackets and quotes decide, so
+// a broken value ends somewhere too, and is reported when it is parsed.
 size_t value_end(std::string_view text) {
   int64_t depth = 0;
   bool quoted = false;

@@ -190,8 +190,8 @@ class Bpe final : public Model {
     symbols.back().next = kNoSymbol;
     const auto rank_of = [&](int32_t at) {
       Symbol& left = symbols[size_t(at)];
-      left.rank =
-          left.next == kNoSymbol ? MergeTable::kNever : merges_.find(left.id, symbols[size_t(left.next)].id).rank;
+      left.rank = left.next == kNoSymbol ? MergeTable::kNever
+                                         : merges_.find(left.id, symbols[size_t(left.next)].id).rank;
       return left.rank;
     };
     const auto entry = [](uint32_t rank, int32_t at) { return uint64_t(rank) << 32 | uint32_t(at); };

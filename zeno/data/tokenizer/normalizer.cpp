@@ -183,7 +183,8 @@ class BertNormalizer final : public Normalizer {
 
 class SequenceNormalizer final : public Normalizer {
  public:
-  explicit SequenceNormalizer(std::vector<std::unique_ptr<const Normalizer>> steps) : steps_(std::move(steps)) {}
+  explicit SequenceNormalizer(std::vector<std::unique_ptr<const Normalizer>> steps)
+      : steps_(std::move(steps)) {}
   bool changes(std::string_view text) const override {
     return std::ranges::any_of(steps_, [&](const auto& step) { return step->changes(text); });
   }
@@ -223,7 +224,7 @@ std::unique_ptr<const Normalizer> make(const JsonNode& node, size_t& made) {
   if (type == "Prepend") return std::make_unique<Prepend>(node.at("prepend").string_up_to(kMaxTokenBytes));
   if (type == "Replace") {
     return std::make_unique<ReplaceNormalizer>(Pattern::read(node.at("pattern")),
-                                     node.at("content").string_up_to(kMaxTokenBytes));
+                                               node.at("content").string_up_to(kMaxTokenBytes));
   }
   if (type == "BertNormalizer") return std::make_unique<BertNormalizer>(node);
   if (type == "Precompiled") return make_character_map(node);

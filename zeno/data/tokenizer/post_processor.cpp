@@ -61,7 +61,8 @@ class Template final : public PostProcessor {
 
 class SequenceProcessor final : public PostProcessor {
  public:
-  explicit SequenceProcessor(std::vector<std::unique_ptr<const PostProcessor>> steps) : steps_(std::move(steps)) {}
+  explicit SequenceProcessor(std::vector<std::unique_ptr<const PostProcessor>> steps)
+      : steps_(std::move(steps)) {}
   void apply(Draft& draft, std::string_view input, bool add_special) const override {
     for (const auto& step : steps_) step->apply(draft, input, add_special);
   }

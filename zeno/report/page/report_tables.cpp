@@ -44,9 +44,9 @@ std::string loss_tiles(const ReportData& data) {
   const auto finite = [](const auto& point) { return std::isfinite(point.loss); };
   const auto &first = data.steps.first_finite(), &last = data.steps.last_finite();
   if (last) {
-    out +=
-        tile("Training loss", four_digits(last->loss),
-             first->step == last->step ? "" : fmt::format("{} at step {}", four_digits(first->loss), first->step));
+    out += tile(
+        "Training loss", four_digits(last->loss),
+        first->step == last->step ? "" : fmt::format("{} at step {}", four_digits(first->loss), first->step));
   }
   const ReportEval* best = nullptr;
   for (const ReportEval& eval : data.evals) {
