@@ -126,12 +126,12 @@ TEST(PlanRows, HomesHaveNames) {
 }
 
 TEST(PlanRows, FlagsSayTheSetting) {
-  EXPECT_EQ(flags_of({.stage = 2, .micro_batch = 4}), "--stage 2 --micro-batch 4");
-  EXPECT_EQ(flags_of({3, Homes::all_host, nn::Recompute::full, 1}),
+  EXPECT_EQ(flags_of(Setting{.stage = 2, .micro_batch = 4}), "--stage 2 --micro-batch 4");
+  EXPECT_EQ(flags_of(Setting{3, Homes::all_host, nn::Recompute::full, 1}),
             "--stage 3 --offload-optimizer cpu --offload-param cpu --recompute full --micro-batch 1");
-  EXPECT_EQ(flags_of({3, Homes::disk, nn::Recompute::selective, 1}),
+  EXPECT_EQ(flags_of(Setting{3, Homes::disk, nn::Recompute::selective, 1}),
             "--stage 3 --offload-optimizer nvme --offload-param nvme --recompute selective --micro-batch 1");
-  EXPECT_EQ(flags_of({1, Homes::disk, nn::Recompute::none, 1}),
+  EXPECT_EQ(flags_of(Setting{1, Homes::disk, nn::Recompute::none, 1}),
             "--stage 1 --offload-optimizer nvme --micro-batch 1");
 }
 

@@ -18,7 +18,7 @@ Kind kind_of(const ParsedConfig& parsed, const char* key) {
   return found == parsed.origins.end() ? Kind::by_default : found->second.kind;
 }
 
-bool from_flag(const ParsedConfig& parsed, const char* key) { return kind_of(parsed, key) == Kind::flag; }
+bool by_flag(const ParsedConfig& parsed, const char* key) { return kind_of(parsed, key) == Kind::flag; }
 
 // "train_batch_size 32 (ds.json:2)"
 std::string told(const ParsedConfig& parsed, const char* key, int64_t value) {
@@ -46,7 +46,7 @@ int64_t batch_to_keep(const ParsedConfig& parsed, int64_t world) {
   const BatchConfig& b = parsed.config.batch;
   if (b.train_batch > 0) return b.train_batch;
   const auto was = parsed.replaced.find(kMicro);
-  if (was == parsed.replaced.end() || from_flag(parsed, kAccum)) return 0;
+  if (was == parsed.replaced.end() || by_flag(parsed, kAccum)) return 0;
   const int64_t micro = was->second.integer.value_or(0);
   const bool sound = micro >= 1 && micro <= 1'000'000;  // what is replaced was not refused
   return sound ? micro * std::max<int64_t>(1, b.grad_accum) * world : 0;
@@ -73,7 +73,7 @@ void keep_batch(ParsedConfig& parsed, int64_t keep, int64_t world) {
   };
   const BatchConfig before = b;
   b.train_batch = keep;
-  if (from_flag(parsed, kAccum)) {
+  if (by_flag(parsed, kAccum)) {
     b.micro_batch = fits(kAccum, "--grad-accum", b.grad_accum);
   } else if (b.micro_batch > 0) {
     b.grad_accum = fits(kMicro, "--micro-batch", b.micro_batch);
@@ -140,7 +140,7 @@ void resolve_batch(ParsedConfig& parsed, int64_t world) {
   const bool all = b.train_batch > 0 && b.micro_batch > 0 && b.grad_accum > 0;
   const bool consistent = all && b.train_batch == b.micro_batch * b.grad_accum * world;
   const int64_t keep = consistent ? 0 : batch_to_keep(parsed, world);
-  require(keep == 0 || !from_flag(parsed, kMicro) || !from_flag(parsed, kAccum), ErrorKind::usage,
+  require(keep == 0 || !by_flag(parsed, kMicro) || !by_flag(parsed, kAccum), ErrorKind::usage,
           "[batch] {} is not --micro-batch {} × --grad-accum {} × {} ranks; leave out one of these flags, or "
           "give --train-batch {}",
           told(parsed, kTrain, keep), b.micro_batch, b.grad_accum, world,
