@@ -12,7 +12,7 @@
 namespace zeno::test {
 namespace {
 
-constexpr int64_t kHeadHidden = 8;
+constexpr int64_t kHidden = 8;
 constexpr float kEps = 1e-5f;
 
 struct Result {
@@ -30,9 +30,9 @@ struct Head {
       for (int64_t i = 0; i < count; ++i)
         v.push_back(mean + deviation * float(random_normal(1, stream, uint64_t(i))));
     };
-    fill(x, rows * kHeadHidden, 0, 0, 1);
-    fill(norm, kHeadHidden, 1, 1, 0.2f);
-    fill(weight, vocab * kHeadHidden, 2, 0, 0.5f);
+    fill(x, rows * kHidden, 0, 0, 1);
+    fill(norm, kHidden, 1, 1, 0.2f);
+    fill(weight, vocab * kHidden, 2, 0, 0.5f);
     for (int32_t r = 0; r < int32_t(rows); ++r) {
       const bool ignored = every_ignored > 0 && r % every_ignored == 0;
       targets.push_back(ignored ? -1 : int32_t(random_bits(1, 3, uint64_t(r)) % uint64_t(vocab)));
@@ -41,7 +41,7 @@ struct Head {
   }
 
   nn::LmHeadOptions options() const {
-    return {.hidden = kHeadHidden,
+    return {.hidden = kHidden,
             .vocab = vocab,
             .norm = nn::Norm::rms,
             .norm_eps = kEps,
@@ -57,10 +57,8 @@ struct Head {
 Result Head::run(float grad_scale, bool training, bool dx_in_place) const {
   const auto head = nn::make_lm_head(options());
   KernelStream stream;
-  Memory mx(DType::f32, rows, kHeadHidden), mnorm(DType::f32, 1, kHeadHidden),
-      mweight(DType::f32, vocab, kHeadHidden);
-  Memory dx(DType::f32, rows, kHeadHidden), dnorm(DType::f32, 1, kHeadHidden),
-      dweight(DType::f32, vocab, kHeadHidden);
+  Memory mx(DType::f32, rows, kHidden), mnorm(DType::f32, 1, kHidden), mweight(DType::f32, vocab, kHidden);
+  Memory dx(DType::f32, rows, kHidden), dnorm(DType::f32, 1, kHidden), dweight(DType::f32, vocab, kHidden);
   Memory losses(DType::f32, 1, rows), hits(DType::i32, 1, rows);
   from_floats(x, mx.view());
   from_floats(norm, mnorm.view());
@@ -106,15 +104,15 @@ Result Head::reference(float grad_scale) const {
   std::vector<double> dx(x.size()), dnorm(norm.size()), dweight(weight.size());
   Result r;
   for (const int32_t row : valid) {
-    const float* xr = &x[size_t(row * kHeadHidden)];
+    const float* xr = &x[size_t(row * kHidden)];
     double square = 0;
-    for (int64_t c = 0; c < kHeadHidden; ++c) square += double(xr[c]) * xr[c];
-    const double rstd = 1 / std::sqrt(square / kHeadHidden + kEps);
-    std::vector<double> h(kHeadHidden), dh(kHeadHidden), logits(size_t(vocab), 0.0);
-    for (size_t c = 0; c < kHeadHidden; ++c) h[c] = xr[c] * rstd * norm[c];
+    for (int64_t c = 0; c < kHidden; ++c) square += double(xr[c]) * xr[c];
+    const double rstd = 1 / std::sqrt(square / kHidden + kEps);
+    std::vector<double> h(kHidden), dh(kHidden), logits(size_t(vocab), 0.0);
+    for (size_t c = 0; c < kHidden; ++c) h[c] = xr[c] * rstd * norm[c];
     double max = -INFINITY, sum = 0, dot = 0;
     for (size_t v = 0; v < size_t(vocab); ++v) {
-      for (size_t c = 0; c < kHeadHidden; ++c) logits[v] += h[c] * weight[v * kHeadHidden + c];
+      for (size_t c = 0; c < kHidden; ++c) logits[v] += h[c] * weight[v * kHidden + c];
       max = std::max(max, logits[v]);
     }
     for (const double l : logits) sum += std::exp(l - max);
@@ -123,17 +121,17 @@ Result Head::reference(float grad_scale) const {
     r.hits.push_back(logits[target] == max);
     for (size_t v = 0; v < size_t(vocab); ++v) {
       const double g = (std::exp(logits[v] - max) / sum - (v == target)) * grad_scale;
-      for (size_t c = 0; c < kHeadHidden; ++c) {
-        dh[c] += g * weight[v * kHeadHidden + c];
-        dweight[v * kHeadHidden + c] += g * h[c];
+      for (size_t c = 0; c < kHidden; ++c) {
+        dh[c] += g * weight[v * kHidden + c];
+        dweight[v * kHidden + c] += g * h[c];
       }
     }
-    for (size_t c = 0; c < kHeadHidden; ++c) {
+    for (size_t c = 0; c < kHidden; ++c) {
       dnorm[c] += dh[c] * xr[c] * rstd;
-      dot += dh[c] * norm[c] * xr[c] * rstd / kHeadHidden;
+      dot += dh[c] * norm[c] * xr[c] * rstd / kHidden;
     }
-    for (size_t c = 0; c < kHeadHidden; ++c)
-      dx[size_t(row * kHeadHidden) + c] = rstd * (dh[c] * norm[c] - xr[c] * rstd * dot);
+    for (size_t c = 0; c < kHidden; ++c)
+      dx[size_t(row * kHidden) + c] = rstd * (dh[c] * norm[c] - xr[c] * rstd * dot);
   }
   r.dx.assign(dx.begin(), dx.end());
   r.dnorm.assign(dnorm.begin(), dnorm.end());
@@ -175,7 +173,7 @@ TEST(LmHead, GradientMayTakeThePlaceOfTheInput) {
   EXPECT_EQ(apart.dx, in_place.dx);
   EXPECT_EQ(apart.dweight, in_place.dweight);
   for (int64_t r = 0; r < head.rows; r += 3)
-    for (int64_t c = 0; c < kHeadHidden; ++c) EXPECT_EQ(in_place.dx[size_t(r * kHeadHidden + c)], 0.0f);
+    for (int64_t c = 0; c < kHidden; ++c) EXPECT_EQ(in_place.dx[size_t(r * kHidden + c)], 0.0f);
 }
 
 TEST(LmHead, EvaluationHasTheSameLosses) {
