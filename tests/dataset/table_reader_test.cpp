@@ -11,6 +11,7 @@
 namespace zeno::data {
 namespace {
 
+using Texts = std::vector<std::string>;
 using test::expect_error;
 using test::TempDir;
 
@@ -108,7 +109,6 @@ TEST(TableReader, RowsBecomeSamples) {
   const auto read = [&](const char* name, const std::string& text) {
     return test::marked_texts(folder.open(folder.spec({folder.write(name, text)})));
   };
-  using Texts = std::vector<std::string>;
   EXPECT_EQ(read("a.csv", "Question,Answer\nq,a\n"), Texts{"{user\nq}\n{assistant\n[a}]\n"});
   EXPECT_EQ(read("b.csv", "system,instruction,input,output\n,i,,o\n"),
             Texts{"{user\ni}\n{assistant\n[o}]\n"});
