@@ -139,20 +139,20 @@ TEST(Timeline, OverlapHidesWhatTheOtherSettingShows) {
 
 // Whatever is made slow is what the step is found to wait for.
 TEST(Timeline, TheSlowPartIsNamed) {
-  struct Case {
+  struct SlowPart {
     TimelineSetting setting;
     double cpu_share;
     Wait wait;
     std::function<void(Machine&)> slow;
   };
   const auto slower = [](double& rate) { rate /= 1000; };
-  const std::vector<Case> cases{
+  const std::vector<SlowPart> cases{
       {{.stage = 3, .world = 8}, 0, Wait::communication, [&](Machine& m) { slower(m.inside.rate); }},
       {{.stage = 2, .world = 16}, 0, Wait::communication, [&](Machine& m) { slower(m.between.rate); }},
       {{.optimizer = Tier::host}, 0, Wait::host_link, [&](Machine& m) { slower(m.host_link); }},
       {{.optimizer = Tier::disk}, 0, Wait::disk, [&](Machine& m) { slower(m.disk_write); }},
       {{.optimizer = Tier::host}, 0.5, Wait::cpu_updates, [&](Machine& m) { slower(m.host_updates); }}};
-  for (const Case& c : cases) {
+  for (const SlowPart& c : cases) {
     Machine machine = toy();
     c.slow(machine);
     zero::EngineOptions o = options(c.setting);
