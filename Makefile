@@ -56,9 +56,10 @@ test: packages format-check
 	@ninja -C $(BUILD) -j $(JOBS)
 	@ctest -j 3 --test-dir $(BUILD) --output-on-failure
 
+# Without ZENO_UNITY, so that every file is also compiled alone.
 test-full: packages asan tsan fuzz
 	$(call apt_install,$(TEST_PACKAGES))
-	@$(call configure,$(BUILD)-full,-DZENO_FULL_TESTS=ON -DZENO_BENCH=OFF)
+	@$(call configure,$(BUILD)-full,-DZENO_FULL_TESTS=ON -DZENO_UNITY=OFF -DZENO_BENCH=OFF)
 	@ninja -C $(BUILD)-full -j $(JOBS)
 	@ctest -j 3 --test-dir $(BUILD)-full --output-on-failure
 

@@ -23,7 +23,7 @@ namespace zeno::cli {
 namespace {
 
 // The flags of a run that decide what is seen.
-constexpr std::array kShown{
+constexpr std::array kPreviewFlags{
     "--config",    "--model",      "--data",           "--data-format", "--chat-template", "--template-extra",
     "--chat-date", "--loss-on",    "--packing",        "--too-long",    "--seq-len",       "--max-samples",
     "--columns",   "--eval-split", "--skip-bad-lines", "--cache",       "--seed"};
@@ -121,7 +121,7 @@ void add_data(CLI::App& app) {
   // here are not shown.
   for (CLI::Option* option : command->get_options()) {
     const std::string name = option->get_name();
-    if (name != "--help" && std::ranges::find(kShown, name) == kShown.end()) option->group("");
+    if (name != "--help" && std::ranges::find(kPreviewFlags, name) == kPreviewFlags.end()) option->group("");
   }
   command
       ->add_option("--show", flags->show,

@@ -28,7 +28,7 @@ namespace {
 
 constexpr int kRanks = 2;
 constexpr int64_t kSequence = 256, kAnswerTokens = 64;
-constexpr size_t kShown = 6;  // questions printed before and after
+constexpr size_t kQuestionsShown = 6;  // questions printed before and after
 
 struct DemoFlags {
   std::string folder = "zeno-demo";
@@ -78,10 +78,10 @@ std::string printable(std::string text) {
 size_t ask(const std::string& folder, const std::vector<DemoQuestion>& questions) {
   const std::vector<std::string> texts = answers(folder, questions);
   size_t right = 0;
-  const size_t stride = std::max<size_t>(1, questions.size() / kShown);
+  const size_t stride = std::max<size_t>(1, questions.size() / kQuestionsShown);
   for (size_t i = 0; i < questions.size(); ++i) {
     right += texts[i] == questions[i].answer;
-    if (i % stride == 0 && i / stride < kShown)
+    if (i % stride == 0 && i / stride < kQuestionsShown)
       log_info("  Q: {}\n  A: {}", questions[i].question, printable(texts[i]));
   }
   log_info("{} of {} correct", right, questions.size());

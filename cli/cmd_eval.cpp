@@ -20,7 +20,7 @@ namespace zeno::cli {
 namespace {
 
 // What makes a difference to an evaluation.
-constexpr std::array kShown{
+constexpr std::array kEvalFlags{
     "--config",         "--model",       "--adapter", "--data",        "--data-format", "--chat-template",
     "--template-extra", "--chat-date",   "--loss-on", "--packing",     "--too-long",    "--skip-bad-lines",
     "--columns",        "--max-samples", "--seq-len", "--micro-batch", "--dtype",       "--matmul-dtype",
@@ -56,7 +56,8 @@ void add_eval(CLI::App& app) {
   // A config of training may be given with all its flags; those without an effect here are not shown.
   for (CLI::Option* option : command->get_options()) {
     const std::string name = option->get_name();
-    if (!name.starts_with("--help") && std::ranges::find(kShown, name) == kShown.end()) option->group("");
+    if (!name.starts_with("--help") && std::ranges::find(kEvalFlags, name) == kEvalFlags.end())
+      option->group("");
   }
   command->get_option("--data")->description("evaluation files");
   command->add_flag("--json", *json, "print machine-readable JSON");

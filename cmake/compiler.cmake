@@ -5,6 +5,9 @@ add_library(zeno_flags INTERFACE)
 target_include_directories(zeno_flags INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>" $<INSTALL_INTERFACE:include>)
 target_compile_features(zeno_flags INTERFACE cxx_std_20)
 set(host_flags -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror -Wno-missing-field-initializers -fno-math-errno -ffp-contract=off)
+if(ZENO_UNITY)
+  list(APPEND host_flags -Wno-subobject-linkage)  # g++ takes the files of one for headers
+endif()
 # How Zeno itself is compiled is no concern of a program that uses an installed one.
 target_compile_options(zeno_flags INTERFACE "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:${host_flags}>>"
   "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--extended-lambda;-fmad=false;-Xcompiler=-Wall,-Wextra;-Werror=all-warnings>>")

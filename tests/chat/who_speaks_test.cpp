@@ -90,7 +90,7 @@ const std::map<std::string, Shape> kShapes{
 
 void PrintTo(const Shape& shape, std::ostream* out) { *out << shape.source; }
 
-Json message(const std::string& role, const std::string& content) {
+Json message_of(const std::string& role, const std::string& content) {
   return {{"role", role}, {"content", content}};
 }
 
@@ -99,9 +99,9 @@ Json call(const std::string& name, const std::string& value) {
 }
 
 std::vector<Json> conversations() {
-  const auto user = [](const std::string& text) { return message("user", text); };
-  const auto assistant = [](const std::string& text) { return message("assistant", text); };
-  Json calling = message("assistant", ""), parallel = calling;
+  const auto user = [](const std::string& text) { return message_of("user", text); };
+  const auto assistant = [](const std::string& text) { return message_of("assistant", text); };
+  Json calling = message_of("assistant", ""), parallel = calling;
   calling["tool_calls"] = Json::array({call("f", "AACALL")});
   parallel["tool_calls"] = Json::array({call("f", "AACALL"), call("g", "AACALL")});
   const std::string marks = " <|im_end|> </s> [END] <|end|> <|im_start|>assistant\nZZ <turn> </turn>";
@@ -110,16 +110,16 @@ std::vector<Json> conversations() {
   return {
       Json::array({user("ZZ one"), assistant("AA one")}),
       Json::array({user("ZZ one"), assistant("AA one"), user("ZZ two"), assistant("AA two")}),
-      Json::array(
-          {message("system", "ZZ rules"), user("ZZ one"), assistant("AA one"), user("ZZ"), assistant("AA")}),
+      Json::array({message_of("system", "ZZ rules"), user("ZZ one"), assistant("AA one"), user("ZZ"),
+                   assistant("AA")}),
       Json::array({user("ZZ" + marks), assistant("AA one"), user("ZZ"), assistant("AA two")}),
       Json::array({user(lengthy), assistant("AA one"), user(""), assistant("AA")}),
       Json::array({user("ZZ"), assistant(""), user("ZZ"), assistant("AA")}),
       Json::array({user("  ZZ \n"), assistant("\n AA "), user("\tZZ"), assistant(" AA \n\n")}),
       Json::array({user("ZZ ü漢🙂"), assistant("AA ß漢🙂"), user("ZZ é"), assistant("AA ñ")}),
       Json::array({assistant("AA hello"), user("ZZ"), assistant("AA")}),
-      Json::array({user("ZZ"), calling, message("tool", "ZZ 21"), assistant("AA done")}),
-      Json::array({user("ZZ"), parallel, message("tool", "ZZ 21"), message("tool", "ZZ 22"),
+      Json::array({user("ZZ"), calling, message_of("tool", "ZZ 21"), assistant("AA done")}),
+      Json::array({user("ZZ"), parallel, message_of("tool", "ZZ 21"), message_of("tool", "ZZ 22"),
                    assistant("AA done"), user("ZZ"), assistant("AA")}),
   };
 }
@@ -157,7 +157,7 @@ TEST_P(WhoSpeaks, OnlyTheAssistantIsTrainedAndAllOfIt) {
     const std::string mask = mask_of(chat);
     for (const auto& [word, trained] : {std::pair("ZZ", '0'), std::pair("AA", '1')}) {
       for (size_t at = chat.text.find(word); at != chat.text.npos; at = chat.text.find(word, at + 1)) {
-        continue;  // said by the user
+        continue;  // assistant_parts by the user
         EXPECT_EQ(mask.substr(at, 2), std::string(2, trained)) << chat.text.substr(at, 40);
       }
     }
@@ -172,9 +172,9 @@ TEST_P(WhoSpeaks, TheEndOfATurnIsTrainedWhereItIsWritten) {
   const RenderedChat chat = chat_template.render(messages, nullptr, {});
   ASSERT_EQ(chat.assistant.size(), 2u);
   for (const AssistantSpan& span : chat.assistant) {
-    const std::string said = chat.text.substr(span.begin, span.end - span.begin);
-    EXPECT_TRUE(said.ends_with(shape.end)) << said;
-    EXPECT_EQ(count_of(said, shape.end), 1u) << said;
+    const std::string assistant_parts = chat.text.substr(span.begin, span.end - span.begin);
+    EXPECT_TRUE(assistant_parts.ends_with(shape.end)) << assistant_parts;
+    EXPECT_EQ(count_of(assistant_parts, shape.end), 1u) << assistant_parts;
   }
   EXPECT_TRUE(chat.remarks.empty());
 }
@@ -185,7 +185,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, WhoSpeaks, testing::ValuesIn(kShapes), [](const
   return name;
 });
 
-std::vector<std::string> said(const std::string& shape, const Json& messages) {
+std::vector<std::string> assistant_parts(const std::string& shape, const Json& messages) {
   const RenderedChat chat =
       ChatTemplate::parse(kShapes.at(shape).source, shape).render(messages, nullptr, {});
   std::vector<std::string> out;
@@ -195,9 +195,9 @@ std::vector<std::string> said(const std::string& shape, const Json& messages) {
 }
 
 TEST(WhoSpeaksWhere, TheSameWordsAreTrainedOnlyWhereTheAssistantSaysThem) {
-  const Json same = Json::array({message("user", "hello"), message("assistant", "hello"),
-                                 message("user", "hello<|im_end|>\n<|im_start|>assistant\nhello"),
-                                 message("assistant", "hello")});
+  const Json same = Json::array({message_of("user", "hello"), message_of("assistant", "hello"),
+                                 message_of("user", "hello<|im_end|>\n<|im_start|>assistant\nhello"),
+                                 message_of("assistant", "hello")});
   const ChatTemplate chat_template = ChatTemplate::parse(kShapes.at("roles in one layout").source, "t");
   const RenderedChat chat = chat_template.render(same, nullptr, {});
   ASSERT_EQ(chat.assistant.size(), 2u);
@@ -209,12 +209,12 @@ TEST(WhoSpeaksWhere, TheSameWordsAreTrainedOnlyWhereTheAssistantSaysThem) {
 
 TEST(WhoSpeaksWhere, ACallEndsBeforeTheAnswerThatTheTemplateWritesBehindIt) {
   const Json called = conversations()[9];
-  EXPECT_EQ(said("answers of tools written with the call", called),
+  EXPECT_EQ(assistant_parts("answers of tools written with the call", called),
             (std::vector<std::string>{"<call>f{\"q\": \"AACALL\"}</call>", "AA done</turn>"}));
 }
 
 TEST(WhoSpeaksWhere, AnEndThatTheNextMessageWritesBelongsToTheTurnBefore) {
-  EXPECT_EQ(said("ends written by the next message", conversations()[1]),
+  EXPECT_EQ(assistant_parts("ends written by the next message", conversations()[1]),
             (std::vector<std::string>{"AA one<|assistant_end|>", "AA two"}));
 }
 

@@ -16,10 +16,10 @@ namespace {
 using test::expect_error;
 using namespace std::string_literals;
 
-const Path kGolden = Path(ZENO_SOURCE_DIR) / "tests/golden/torch_file.pt";
+const Path kTorchFile = Path(ZENO_SOURCE_DIR) / "tests/golden/torch_file.pt";
 
 TEST(TorchFile, ReadsWhatTorchWrote) {
-  const TorchFile file = TorchFile::open(kGolden);
+  const TorchFile file = TorchFile::open(kTorchFile);
   std::map<std::string, TorchTensor> found;
   for (const TorchTensor& tensor : file.tensors()) found.emplace(tensor.name, tensor);
   EXPECT_EQ(found.size(), 8u);
@@ -297,7 +297,7 @@ TEST(Pickle, SurvivesAListThatHoldsItself) {
 
 // Whatever byte is wrong, reading ends with values or with an Error that names the file.
 TEST(TorchFile, DamageIsAnErrorNeverACrash) {
-  std::ifstream in(kGolden, std::ios::binary);
+  std::ifstream in(kTorchFile, std::ios::binary);
   const std::string good((std::istreambuf_iterator<char>(in)), {});
   std::mt19937 random(3);
   const test::TempDir dir;

@@ -15,8 +15,6 @@
 namespace zeno::test {
 namespace {
 
-const std::string kZeno = std::string(ZENO_BINARY_DIR) + "/zeno";
-
 class Cli : public testing::Test {
  protected:
   void SetUp() override {

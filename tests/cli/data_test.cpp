@@ -87,6 +87,7 @@ TEST_F(DataCommand, LeavesTheCacheForTraining) {
   };
   const std::vector<std::string> before = caches();
   ASSERT_EQ(before.size(), 1u);
+  // The one test whose run measures the machine, which takes about 20 s.
   expect_ok(kZeno + " train --model " + path("model") + " --data " + path("chat.jsonl") + " --cache " +
             path("cache") + " --chat-template chatml --device cpu --seq-len 64 --steps 1 --out " +
             path("out"));
@@ -136,7 +137,7 @@ std::string in_terminal(const std::string& command) {
 TEST_F(DataCommand, TrainingShowsTheFirstSampleInATerminal) {
   const std::string train = kZeno + " train --model " + path("model") + " --data " + path("chat.jsonl") +
                             " --chat-template chatml --device cpu --seq-len 64 --steps 1 --ranks 2 --cache " +
-                            path("cache");
+                            path("cache") + plain_flags("");
   const std::string shown = in_terminal(train + " --out " + path("seen"));
   const std::string trained = "\x1b[32mHello!<|im_end|>\x1b[0m";
   const size_t at = shown.find(trained);

@@ -20,8 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-const std::string kZeno = std::string(ZENO_BINARY_DIR) + "/zeno";
-const std::string kGolden = std::string(ZENO_SOURCE_DIR) + "/tests/golden/deepspeed";
+const std::string kDeepspeedFiles = std::string(ZENO_SOURCE_DIR) + "/tests/golden/deepspeed";
 
 class DeepSpeedCli : public testing::Test {
  protected:
@@ -42,9 +41,10 @@ class DeepSpeedCli : public testing::Test {
           {"params",
            {{"lr", 0.01}, {"betas", {0.9, 0.95}}, {"eps", 1e-8}, {"weight_decay", bf16 ? 0.0 : 0.1}}}}}};
     const std::string file = dir_.write("config.json", config.dump()).string();
-    return kZeno + " train --model " + kGolden + "/model --data " + kGolden +
+    return kZeno + " train --model " + kDeepspeedFiles + "/model --data " + kDeepspeedFiles +
            "/data.jsonl --seq-len 12 --packing none --device cpu --steps 6 --cache " + path("cache") +
-           " --config " + file + " --out " + path(out) + " --resume " + kGolden + "/" + run + " " + more;
+           " --config " + file + " --out " + path(out) + " --resume " + kDeepspeedFiles + "/" + run + " " +
+           more;
   }
   Outcome outcome(const std::string& out) const {
     Outcome found;
@@ -68,7 +68,7 @@ class DeepSpeedCli : public testing::Test {
     return outcome("out");
   }
   static void expect_near(const Outcome& got, const std::string& run, double tolerance) {
-    const json all = json::parse(std::ifstream(kGolden + "/losses.json"));
+    const json all = json::parse(std::ifstream(kDeepspeedFiles + "/losses.json"));
     const std::vector<double> theirs = all.at("losses").at(run);
     ASSERT_EQ(got.losses.size(), 3u) << run;
     for (size_t i = 0; i < 3; ++i)
@@ -79,7 +79,7 @@ class DeepSpeedCli : public testing::Test {
 };
 
 TEST_F(DeepSpeedCli, InspectShowsTensorsStatesAndWhereTheRunStood) {
-  const CommandResult shown = run_command(kZeno + " inspect " + kGolden + "/stage3_tied");
+  const CommandResult shown = run_command(kZeno + " inspect " + kDeepspeedFiles + "/stage3_tied");
   EXPECT_EQ(shown.exit_code, 0) << shown.output;
   for (const char* part :
        {"model.layers.1.self_attn.q_proj.weight", "[24, 9] master first_moment second_moment",
@@ -87,7 +87,7 @@ TEST_F(DeepSpeedCli, InspectShowsTensorsStatesAndWhereTheRunStood) {
         "DeepSpeed 0.19.8 checkpoint of step 3: stage 3, written by 2 ranks, 2052 parameters, 1161 with "
         "moments"})
     EXPECT_NE(shown.output.find(part), std::string::npos) << part << " in " << shown.output;
-  const CommandResult universal = run_command(kZeno + " inspect " + kGolden + "/universal_stage2");
+  const CommandResult universal = run_command(kZeno + " inspect " + kDeepspeedFiles + "/universal_stage2");
   EXPECT_NE(universal.output.find("step 3: universal, from stage 2"), std::string::npos) << universal.output;
 }
 
@@ -95,8 +95,8 @@ TEST_F(DeepSpeedCli, ExportWritesTheWeightsThatDeepSpeedHad) {
   const Golden expected("deepspeed/expected.safetensors");
   for (const std::string run : {"stage0_bf16", "stage1_fp32", "stage2_tied", "stage3_fp32", "stage3_tied"}) {
     const std::string base = run.ends_with("tied") ? "/model_tied" : "/model";
-    const CommandResult result = run_command(kZeno + " export " + kGolden + "/" + run + " " + path(run) +
-                                             " --dtype fp32 --base " + kGolden + base);
+    const CommandResult result = run_command(kZeno + " export " + kDeepspeedFiles + "/" + run + " " +
+                                             path(run) + " --dtype fp32 --base " + kDeepspeedFiles + base);
     ASSERT_EQ(result.exit_code, 0) << result.output;
     const checkpoint::WeightFolder folder(path(run));
     EXPECT_EQ(folder.tensors().size(), run.ends_with("tied") ? 20u : 21u);
@@ -106,7 +106,8 @@ TEST_F(DeepSpeedCli, ExportWritesTheWeightsThatDeepSpeedHad) {
       EXPECT_EQ(values, expected.floats(run + "/master/" + name)) << run << " " << name;
     }
   }
-  const CommandResult without = run_command(kZeno + " export " + kGolden + "/stage3_fp32 " + path("none"));
+  const CommandResult without =
+      run_command(kZeno + " export " + kDeepspeedFiles + "/stage3_fp32 " + path("none"));
   EXPECT_EQ(without.exit_code, 2);
   EXPECT_NE(without.output.find("--base"), std::string::npos) << without.output;
   EXPECT_FALSE(fs::exists(path("none")));
@@ -138,7 +139,8 @@ TEST_F(DeepSpeedCli, WhatTheRunSavesIsAnOrdinaryCheckpoint) {
   const Outcome whole = continued("stage2_fp32", "--ranks 2 --save-every 1 --keep-last 0");
   fs::remove_all(path("out/checkpoints/step-00000006"));
   std::string again = train("stage2_fp32", "out", "--ranks 2 --save-every 1");
-  again.replace(again.find("--resume " + kGolden + "/stage2_fp32"), 9 + kGolden.size() + 12, "--resume auto");
+  again.replace(again.find("--resume " + kDeepspeedFiles + "/stage2_fp32"), 9 + kDeepspeedFiles.size() + 12,
+                "--resume auto");
   const CommandResult result = run_command(again);
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_NE(result.output.find("resuming after step 5"), std::string::npos) << result.output;

@@ -13,7 +13,6 @@ namespace zeno::test {
 namespace {
 
 namespace fs = std::filesystem;
-const std::string kZeno = std::string(ZENO_BINARY_DIR) + "/zeno";
 
 class GenerateCli : public testing::Test {
  protected:

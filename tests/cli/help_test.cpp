@@ -10,8 +10,6 @@
 namespace zeno::test {
 namespace {
 
-const std::string kZeno = std::string(ZENO_BINARY_DIR) + "/zeno";
-
 std::string help(const std::string& arguments) {
   const CommandResult result = run_command(kZeno + " " + arguments);
   EXPECT_EQ(result.exit_code, 0) << result.output;

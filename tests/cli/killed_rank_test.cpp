@@ -18,8 +18,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-const std::string kZeno = std::string(ZENO_BINARY_DIR) + "/zeno";
-
 std::string text_of(const std::filesystem::path& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};

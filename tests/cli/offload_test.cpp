@@ -145,7 +145,7 @@ class SmallDisk {
   bool mounted_ = false;
 };
 
-json planned(const std::string& train_command) {
+json planned_run(const std::string& train_command) {
   // The same flags; a plan has no data and no result.
   std::string command = train_command;
   command.replace(command.find(" train "), 7, " plan --json ");
@@ -158,7 +158,7 @@ json planned(const std::string& train_command) {
 
 TEST_F(OffloadCli, FileSystemsThatAreTooSmall) {
   const std::string one = train("refused", "--steps 2 " + on_disk("small"));
-  const int64_t needed = planned(one).at("disk").at("total");
+  const int64_t needed = planned_run(one).at("disk").at("total");
   {
     const SmallDisk disk(path("small"), needed * 9 / 10);
     if (!disk.mounted()) GTEST_SKIP() << "no right to mount";
@@ -167,7 +167,7 @@ TEST_F(OffloadCli, FileSystemsThatAreTooSmall) {
   // Each of two ranks finds enough, and there is not enough for both.
   const std::string two = train("refused", "--steps 2 --stage 2 --ranks 2 " + on_disk("small"));
   {
-    const SmallDisk disk(path("small"), int64_t(planned(two).at("disk").at("total")) * 3 / 2);
+    const SmallDisk disk(path("small"), int64_t(planned_run(two).at("disk").at("total")) * 3 / 2);
     expect_refused(two, 5, {path("small")});
   }
   const SmallDisk disk(path("small"), 2 * needed);
@@ -178,7 +178,7 @@ TEST_F(OffloadCli, FileSystemsThatAreTooSmall) {
 
 TEST_F(OffloadCli, AutoStaysWithinTheLimit) {
   for (const std::string setting : {"--steps 3 ", "--steps 3 --ranks 2 --stage 2 --dtype bf16 "}) {
-    const json whole = planned(train("none", setting));
+    const json whole = planned_run(train("none", setting));
     const auto memory = [](const json& plan) {
       return double(plan["device"]["total"]) + double(plan["host"]["total"]);
     };
@@ -191,11 +191,11 @@ TEST_F(OffloadCli, AutoStaysWithinTheLimit) {
                    setting + "--offload-optimizer auto --device-mem " + fmt::format("{:.0f}B ", limit(away)));
     };
     const std::string with_disk = "--nvme-path " + path("disk");
-    EXPECT_EQ(planned(automatic("auto", 0) + with_disk), whole) << "all fits, and something left";
+    EXPECT_EQ(planned_run(automatic("auto", 0) + with_disk), whole) << "all fits, and something left";
     int64_t on_disk = 0;
     for (const double away : {0.2, 0.5}) {
       const std::string command = automatic("auto", away) + with_disk;
-      const json plan = planned(command);
+      const json plan = planned_run(command);
       EXPECT_LE(memory(plan), limit(away)) << away;
       EXPECT_GT(int64_t(plan["disk"]["total"]), on_disk) << away;
       on_disk = plan["disk"]["total"];

@@ -16,6 +16,7 @@
 
 #include "tests/support/cli_runs.h"
 #include "tests/support/mpirun.h"
+#include "tests/support/text.h"
 
 namespace zeno::test {
 namespace {
@@ -93,8 +94,6 @@ class PeerSnapshot : public CliRuns {
 
   fs::path memory_;
 };
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST_F(PeerSnapshot, KilledAtAnyMomentTheEndIsTheSameWithoutADisk) {
   const std::string setting = "--ranks 2 --stage 3 --micro-batch 2 --steps 60";

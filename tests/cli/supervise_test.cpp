@@ -13,7 +13,9 @@
 #include <thread>
 
 #include "tests/support/cli_runs.h"
+#include "tests/support/job.h"
 #include "tests/support/mpirun.h"
+#include "tests/support/text.h"
 #include "zeno/train/interrupt.h"
 
 namespace zeno::test {
@@ -23,14 +25,7 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-std::string text_of(const fs::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
-
-int count(const std::string& text, std::string_view part) {
+int count_of(const std::string& text, std::string_view part) {
   int found = 0;
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
   return found;
@@ -84,7 +79,7 @@ class Job {
   // The process of the `start`-th start of the run, as the supervisor tells it.
   pid_t run(int start) const {
     constexpr std::string_view kWords = "the run is process ";
-    const auto said = [&] { return count(log(), kWords) >= start; };
+    const auto said = [&] { return count_of(log(), kWords) >= start; };
     if (!wait_for(said, 30s)) return -1;
     const std::string text = log();
     size_t at = 0;
@@ -154,7 +149,7 @@ TEST_F(Supervise, WithoutProgressItStops) {
   const CommandResult result =
       run_command(train("out", "--max-restarts 9 --save-every 5 --launcher \"sh -c 'kill -9 \\$\\$'\""));
   EXPECT_EQ(result.exit_code, 137) << result.output;
-  EXPECT_EQ(count(result.output, "the run is process"), 3) << result.output;
+  EXPECT_EQ(count_of(result.output, "the run is process"), 3) << result.output;
   EXPECT_TRUE(has(result.output, "died 3 times in a row without reaching a checkpoint")) << result.output;
 }
 
@@ -166,7 +161,7 @@ TEST_F(Supervise, ErrorsThatWouldComeAgainAreNotTriedAgain) {
       run_command(kZeno + " train --model " + path("nowhere") + " --data generated --out " + path("out") +
                   " --max-restarts 9 --save-every 5");
   EXPECT_EQ(gone.exit_code, 3) << gone.output;
-  EXPECT_EQ(count(gone.output, "the run is process"), 1) << gone.output;
+  EXPECT_EQ(count_of(gone.output, "the run is process"), 1) << gone.output;
   EXPECT_TRUE(has(gone.output, "not restarted")) << gone.output;
 }
 
@@ -197,7 +192,7 @@ TEST_F(Supervise, ASignalIsPassedOnOnceAndTheRunEndsWell) {
     EXPECT_EQ(job.wait(), 0) << job.log();
     EXPECT_TRUE(has(job.log(), "SIGTERM: asked the run to stop")) << job.log();
     EXPECT_TRUE(has(job.log(), "interrupted after step")) << job.log();
-    EXPECT_EQ(count(job.log(), "the run is process"), 1) << job.log();
+    EXPECT_EQ(count_of(job.log(), "the run is process"), 1) << job.log();
     EXPECT_TRUE(is_over(run));
   }
 }
@@ -270,14 +265,14 @@ TEST_F(Supervise, TheRunDiesWithItsSupervisor) {
 TEST_F(Supervise, AStalledRankIsInTheFlightRecorderFile) {
   Job job(train("out", std::string("--steps 1000000 --deadline 2 --launcher '") + mpirun(3) + "'"),
           path("log"));
-  ASSERT_TRUE(wait_for([&] { return count(text_of(path("out/metrics.jsonl")), "\n") > 3; })) << job.log();
+  ASSERT_TRUE(wait_for([&] { return count_of(text_of(path("out/metrics.jsonl")), "\n") > 3; })) << job.log();
   const std::vector<pid_t> ranks = children_of(job.run(1));
   ASSERT_EQ(ranks.size(), 3u);
   kill(ranks[1], SIGSTOP);
   const auto stopped = Clock::now();
   EXPECT_NE(job.wait(), 0) << job.log();
   EXPECT_LT(Clock::now() - stopped, 15s);
-  EXPECT_GE(count(job.log(), "flight-recorder.txt"), 2) << job.log();
+  EXPECT_GE(count_of(job.log(), "flight-recorder.txt"), 2) << job.log();
   const std::string file = text_of(path("out/flight-recorder.txt"));
   const std::string top = file.substr(0, file.find("Times below"));
   EXPECT_TRUE(has(top, "nothing moved for 2000 ms: ")) << file;

@@ -23,8 +23,6 @@ namespace {
 using namespace std::chrono_literals;
 using nlohmann::json;
 
-const std::string kZeno = std::string(ZENO_BINARY_DIR) + "/zeno";
-
 class TrainFeatures : public testing::Test {
  protected:
   void SetUp() override {

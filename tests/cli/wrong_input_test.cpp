@@ -22,8 +22,7 @@ namespace {
 using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 
-const std::string kZeno = std::string(ZENO_BINARY_DIR) + "/zeno";
-const std::string kGolden = std::string(ZENO_SOURCE_DIR) + "/tests/golden/";
+const std::string kGoldenFiles = std::string(ZENO_SOURCE_DIR) + "/tests/golden/";
 
 class WrongInput : public testing::Test {
  protected:
@@ -139,7 +138,7 @@ TEST_F(WrongInput, Models) {
 TEST_F(WrongInput, Adapters) {
   expect(command("good.jsonl", "--lora-rank 4 --lora-targets nope"), 2, {"\"nope\"", "q_proj"});
   expect(command("good.jsonl", "--lora-targets q_proj"), 2, {"--lora-rank"});
-  expect(command("good.jsonl", "--adapter " + kGolden + "lora/llama_qv"), 3,
+  expect(command("good.jsonl", "--adapter " + kGoldenFiles + "lora/llama_qv"), 3,
          {"q_proj", "[4, 48]", "[4, 32]"});
   expect(command("good.jsonl", "--adapter " + path("model")), 3, {"model/adapter_config.json", "PEFT"});
   const CommandResult good = run_command(command("good.jsonl", "--lora-rank 4 --lora-targets q_proj,v_proj"));

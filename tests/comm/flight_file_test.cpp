@@ -1,5 +1,6 @@
 // The flight recorder file: what it says, and that every way a world of threads fails leaves one.
 #include "zeno/comm/flight/flight_file.h"
+#include "tests/support/text.h"
 
 #include <gtest/gtest.h>
 
@@ -17,7 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 using test::TempDir;
 
-bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+using test::has;
 
 FlightPart part_of(int rank, uint64_t started, uint64_t done) {
   return {.job = "77-1",

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tests/support/mpirun.h"
+#include "tests/support/text.h"
 #include "zeno/comm/world.h"
 
 namespace zeno::comm {
@@ -37,7 +38,7 @@ Result mpirun(int ranks, const std::string& arguments, const std::string& flags 
                   test::mpirun(ranks), flags, ZENO_BINARY_DIR, arguments));
 }
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+using test::has;
 
 // The line that begins with `start`, or "".
 std::string line_of(const std::string& text, const std::string& start) {

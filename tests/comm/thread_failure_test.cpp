@@ -12,6 +12,7 @@
 
 #include "failing_world.h"
 #include "tests/support/sanitized.h"
+#include "tests/support/text.h"
 #include "zeno/base/disk_operation.h"
 #include "zeno/base/error.h"
 #include "zeno/comm/failure.h"
@@ -19,14 +20,14 @@
 namespace zeno::comm {
 namespace {
 
-struct Outcome {
+struct Failure {
   std::vector<std::string> messages;  // what each rank saw, "" for none
   std::string rethrown;
   ErrorKind kind = ErrorKind::internal;
 };
 
-Outcome run_failing(int ranks, std::string_view way, const WorldOptions& options) {
-  Outcome outcome;
+Failure run_failing(int ranks, std::string_view way, const WorldOptions& options) {
+  Failure outcome;
   outcome.messages.resize(size_t(ranks));
   try {
     run_thread_ranks(ranks, options, [&](World& world) {
@@ -45,14 +46,14 @@ Outcome run_failing(int ranks, std::string_view way, const WorldOptions& options
   return outcome;
 }
 
-bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+using test::has;
 
 class ThreadFailure : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, ThreadFailure, ::testing::Values(2, 3, 4));
 
 TEST_P(ThreadFailure, ThrowIsToldToTheOthersAndRethrown) {
   const int n = GetParam();
-  const Outcome outcome = run_failing(n, "throw", {.deadline = std::chrono::seconds(30)});
+  const Failure outcome = run_failing(n, "throw", {.deadline = std::chrono::seconds(30)});
   EXPECT_EQ(outcome.rethrown, "row 7 of train.jsonl is broken");
   EXPECT_EQ(outcome.kind, ErrorKind::data);
   for (int r = 0; r + 1 < n; ++r) {
@@ -101,7 +102,7 @@ TEST(GroupFailure, EndsAllRanksAndNamesTheGroup) {
 
 TEST_P(ThreadFailure, StallNamesTheRankItsLastOperationAndOurs) {
   const int n = GetParam();
-  const Outcome outcome = run_failing(n, "stall", {.deadline = std::chrono::milliseconds(300)});
+  const Failure outcome = run_failing(n, "stall", {.deadline = std::chrono::milliseconds(300)});
   EXPECT_EQ(outcome.kind, ErrorKind::peer);
   for (const std::string& message : outcome.messages) {
     EXPECT_TRUE(
@@ -120,7 +121,7 @@ TEST_P(ThreadFailure, MismatchSaysWhoIssuedWhatOnAllRanks) {
        {std::pair{"mismatch-op", "all_gather of unit blocks.2 (1 part, 1000 fp32 elements)"},
         std::pair{"mismatch-count", "reduce_scatter of unit blocks.2 (1 part, 999 fp32"},
         std::pair{"mismatch-unit", "reduce_scatter of unit head (1 part, 1000 fp32"}}) {
-    const Outcome outcome = run_failing(n, way, {.deadline = std::chrono::seconds(30)});
+    const Failure outcome = run_failing(n, way, {.deadline = std::chrono::seconds(30)});
     EXPECT_EQ(outcome.kind, ErrorKind::peer);
     for (const std::string& message : outcome.messages) {
       EXPECT_TRUE(has(message, "the ranks disagree on 'reduce'")) << message;
@@ -134,7 +135,7 @@ TEST_P(ThreadFailure, MismatchSaysWhoIssuedWhatOnAllRanks) {
 
 TEST_P(ThreadFailure, MismatchOfAnExchangeNamesBothRanksAndCounts) {
   const int n = GetParam();
-  const Outcome outcome = run_failing(n, "mismatch-exchange", {.deadline = std::chrono::seconds(30)});
+  const Failure outcome = run_failing(n, "mismatch-exchange", {.deadline = std::chrono::seconds(30)});
   EXPECT_EQ(outcome.kind, ErrorKind::peer);
   for (const std::string& message : outcome.messages) {
     EXPECT_TRUE(has(message, fmt::format("the ranks disagree on all_to_all of unit experts of 'reduce': rank "
@@ -147,7 +148,7 @@ TEST_P(ThreadFailure, MismatchOfAnExchangeNamesBothRanksAndCounts) {
 // The failing rank frees its buffers while others read them: under ASan this must stay quiet.
 TEST_P(ThreadFailure, NobodyReadsTheMemoryOfARankThatLeft) {
   for (int round = 0; round < 2; ++round) {
-    const Outcome outcome = run_failing(GetParam(), "reading", {.deadline = std::chrono::seconds(30)});
+    const Failure outcome = run_failing(GetParam(), "reading", {.deadline = std::chrono::seconds(30)});
     EXPECT_EQ(outcome.rethrown, "row 7 of train.jsonl is broken");
   }
 }

@@ -19,7 +19,7 @@ ParsedConfig load(const std::string& name, std::vector<FlagOverride> flags = {})
   return load_config(path_of(name), flags);
 }
 
-std::string error_of(const std::string& name) {
+std::string error_of_file(const std::string& name) {
   try {
     load(name);
   } catch (const Error& error) {
@@ -100,8 +100,8 @@ TEST(ConfigFiles, Megatron) {
   EXPECT_EQ(c.recompute.every, 1);
   EXPECT_NEAR(learning_rate(c.schedule, 2001), 1.5e-4, 1e-18);
   EXPECT_TRUE(mentions(parsed.warnings, "wall_clock_breakdown"));
-  EXPECT_NE(error_of("megatron_old.json").find("max_grad_norm"), std::string::npos);
-  EXPECT_NE(error_of("megatron_old.json").find("megatron_old.json:4"), std::string::npos);
+  EXPECT_NE(error_of_file("megatron_old.json").find("max_grad_norm"), std::string::npos);
+  EXPECT_NE(error_of_file("megatron_old.json").find("megatron_old.json:4"), std::string::npos);
 }
 
 TEST(ConfigFiles, OdditiesAreAcceptedWithAWarning) {
@@ -116,9 +116,9 @@ TEST(ConfigFiles, OdditiesAreAcceptedWithAWarning) {
 }
 
 TEST(ConfigFiles, WhatChangesResultsIsRefused) {
-  EXPECT_NE(error_of("one_bit.json").find("one_bit.json:3: optimizer.type: got \"OneBitAdam\""),
+  EXPECT_NE(error_of_file("one_bit.json").find("one_bit.json:3: optimizer.type: got \"OneBitAdam\""),
             std::string::npos)
-      << error_of("one_bit.json");
+      << error_of_file("one_bit.json");
 }
 
 TEST(ConfigFiles, QuantizedCommunicationIsHonoured) {
@@ -147,7 +147,7 @@ TEST(ConfigFiles, PretrainingWithZenoKeys) {
 TEST(ConfigFiles, EveryFileParsesOrSaysWhere) {
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(path_of(""))) {
-    const std::string error = error_of(entry.path().filename());
+    const std::string error = error_of_file(entry.path().filename());
     EXPECT_TRUE(error == "no error" || error.find("[config] ") == 0) << error;
     ++files;
   }

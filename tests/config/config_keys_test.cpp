@@ -59,13 +59,13 @@ bool in_refused_block(const ConfigKey& key) {
          find_key(parent->path + ".enabled") == nullptr;
 }
 
-ParsedConfig parse(const std::string& text) {
+ParsedConfig parse_keys(const std::string& text) {
   return parse_config({parse_relaxed_json(text, "t.json"), "t.json"}, {});
 }
 
-std::string error_of(const std::string& text) {
+std::string refusal_of(const std::string& text) {
   try {
-    parse(text);
+    parse_keys(text);
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::usage) << error.what();
     return error.what();
@@ -123,12 +123,12 @@ TEST(ConfigKeys, NoKeyIsIgnoredSilently) {
     if (key.is_block() || key.inherits || needs_more.count(key.path) != 0) continue;
     const std::string text = nest(key.path, other_value(key));
     if (key.status == KeyStatus::refused) {
-      const std::string error = error_of(text);
+      const std::string error = refusal_of(text);
       EXPECT_NE(error.find(key.path), std::string::npos) << text << " -> " << error;
       EXPECT_NE(error.find("t.json:1"), std::string::npos) << error;
       continue;
     }
-    const ParsedConfig parsed = parse(text);
+    const ParsedConfig parsed = parse_keys(text);
     bool mentioned = false;
     for (const auto* lines : {&parsed.warnings, &parsed.notes}) {
       for (const std::string& line : *lines)
@@ -146,33 +146,33 @@ TEST(ConfigKeys, NoKeyIsIgnoredSilently) {
 TEST(ConfigKeys, DefaultsAreAcceptedEverywhere) {
   for (const ConfigKey& key : config_keys()) {
     if (key.is_block() || key.status == KeyStatus::renamed || in_refused_block(key)) continue;
-    EXPECT_EQ(error_of(nest(key.path, key.default_text)), "") << key.path;
-    EXPECT_EQ(error_of(nest(key.path, "null")), "") << key.path;
-    EXPECT_EQ(error_of(nest(key.path, "\"auto\"")), "") << key.path;
+    EXPECT_EQ(refusal_of(nest(key.path, key.default_text)), "") << key.path;
+    EXPECT_EQ(refusal_of(nest(key.path, "null")), "") << key.path;
+    EXPECT_EQ(refusal_of(nest(key.path, "\"auto\"")), "") << key.path;
   }
 }
 
 TEST(ConfigKeys, WrongTypesAndRangesAreRefused) {
   for (const ConfigKey& key : config_keys()) {
     if (key.is_block() || key.status == KeyStatus::renamed || in_refused_block(key)) continue;
-    const std::string object = error_of(nest(key.path, "{\"x\": 1}"));
+    const std::string object = refusal_of(nest(key.path, "{\"x\": 1}"));
     EXPECT_NE(object.find(key.path), std::string::npos) << key.path << ": " << object;
     const bool numeric = key.type == KeyType::integer || key.type == KeyType::number;
     if (numeric) {
-      EXPECT_NE(error_of(nest(key.path, "true")), "") << key.path;
-      EXPECT_NE(error_of(nest(key.path, "\"many\"")), "") << key.path;
+      EXPECT_NE(refusal_of(nest(key.path, "true")), "") << key.path;
+      EXPECT_NE(refusal_of(nest(key.path, "\"many\"")), "") << key.path;
       if (std::isfinite(key.min)) {
-        EXPECT_NE(error_of(nest(key.path, fmt::format("{}", key.min - 1))), "") << key.path;
+        EXPECT_NE(refusal_of(nest(key.path, fmt::format("{}", key.min - 1))), "") << key.path;
       }
       if (std::isfinite(key.max)) {
-        EXPECT_NE(error_of(nest(key.path, fmt::format("{}", key.max * 2))), "") << key.path;
+        EXPECT_NE(refusal_of(nest(key.path, fmt::format("{}", key.max * 2))), "") << key.path;
       }
     }
     if (key.type == KeyType::integer && !key.rounds_down) {
-      EXPECT_NE(error_of(nest(key.path, "1.5")), "") << key.path;
+      EXPECT_NE(refusal_of(nest(key.path, "1.5")), "") << key.path;
     }
     if (key.type == KeyType::choice || key.type == KeyType::dtype) {
-      EXPECT_NE(error_of(nest(key.path, "\"purple\"")), "") << key.path;
+      EXPECT_NE(refusal_of(nest(key.path, "\"purple\"")), "") << key.path;
     }
   }
 }
@@ -207,7 +207,7 @@ TEST(ConfigKeys, MisspeltKeysGetASuggestion) {
       ASSERT_NE(suggestion.path, "") << path;
       EXPECT_FALSE(suggestion.misplaced);
       if (in_refused_block(key)) continue;
-      const std::string error = error_of(nest(path, "1"));
+      const std::string error = refusal_of(nest(path, "1"));
       EXPECT_NE(error.find("did you mean"), std::string::npos) << path << ": " << error;
     }
   }

@@ -12,13 +12,13 @@
 namespace zeno::config {
 namespace {
 
-ParsedConfig parse(std::string_view text, std::vector<FlagOverride> flags = {}) {
+ParsedConfig resolve_text(std::string_view text, std::vector<FlagOverride> flags = {}) {
   return parse_config({parse_relaxed_json(text, "ds.json"), "ds.json"}, flags);
 }
 
 bool fails(std::string_view text) {
   try {
-    parse(text);
+    resolve_text(text);
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
     return true;
@@ -79,13 +79,14 @@ TEST(BatchTrio, AutoDefaultsAndFlags) {
   resolve_batch(none, 3);
   EXPECT_EQ(none.config.batch.train_batch, 3);
 
-  ParsedConfig automatic = parse(R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
+  ParsedConfig automatic =
+      resolve_text(R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
                                      "gradient_accumulation_steps": "auto"})",
-                                 {{"train_micro_batch_size_per_gpu", "2", "--micro-batch"}});
+                   {{"train_micro_batch_size_per_gpu", "2", "--micro-batch"}});
   resolve_batch(automatic, 4);
   EXPECT_EQ(automatic.config.batch.train_batch, 8);
 
-  ParsedConfig missing = parse("{}");
+  ParsedConfig missing = resolve_text("{}");
   EXPECT_THROW(resolve_batch(missing, 1), Error);
 }
 
@@ -94,7 +95,7 @@ const FlagOverride kAccum4{"gradient_accumulation_steps", "4", "--grad-accum"};
 
 // {train, micro, accumulation} of a config and flags, or zeros with the error in `said`; else its warnings.
 Trio batch_of(const char* file, std::vector<FlagOverride> flags, int64_t world, std::string& said) {
-  ParsedConfig parsed = parse(file, std::move(flags));
+  ParsedConfig parsed = resolve_text(file, std::move(flags));
   parsed.warnings.clear();
   said.clear();
   try {
@@ -196,11 +197,11 @@ TEST(BatchTrio, NoBatchIsReplacedInSilence) {
 TEST(Resolve, OverlapIsOnAtStage3UnlessGiven) {
   for (int stage = 0; stage <= 3; ++stage) {
     const std::string s = "{zero_optimization: {stage: " + std::to_string(stage);
-    EXPECT_EQ(parse(s + "}}").config.zero.overlap_comm, stage == 3);
-    EXPECT_EQ(parse(s + ", overlap_comm: null}}").config.zero.overlap_comm, stage == 3);
-    EXPECT_EQ(parse(s + ", overlap_comm: 'auto'}}").config.zero.overlap_comm, stage == 3);
-    EXPECT_TRUE(parse(s + ", overlap_comm: true}}").config.zero.overlap_comm);
-    EXPECT_FALSE(parse(s + ", overlap_comm: false}}").config.zero.overlap_comm);
+    EXPECT_EQ(resolve_text(s + "}}").config.zero.overlap_comm, stage == 3);
+    EXPECT_EQ(resolve_text(s + ", overlap_comm: null}}").config.zero.overlap_comm, stage == 3);
+    EXPECT_EQ(resolve_text(s + ", overlap_comm: 'auto'}}").config.zero.overlap_comm, stage == 3);
+    EXPECT_TRUE(resolve_text(s + ", overlap_comm: true}}").config.zero.overlap_comm);
+    EXPECT_FALSE(resolve_text(s + ", overlap_comm: false}}").config.zero.overlap_comm);
   }
 }
 
@@ -218,17 +219,17 @@ TEST(Resolve, BucketsAndOffloadRatio) {
   EXPECT_TRUE(fails("{zero_optimization: {stage: 3, offload_optimizer: {device: 'nvme'}}}"));
   // With several ranks, parameters leave the device at stage 3 only. DeepSpeed drops it in silence, Zeno says
   // so.
-  EXPECT_TRUE(parse("{zero_optimization: {stage: 3, offload_param: {device: 'cpu'}}}").notes.empty());
-  EXPECT_EQ(parse("{zero_optimization: {stage: 2, offload_param: {device: 'cpu'}}}").notes.size(), 1u);
+  EXPECT_TRUE(resolve_text("{zero_optimization: {stage: 3, offload_param: {device: 'cpu'}}}").notes.empty());
+  EXPECT_EQ(resolve_text("{zero_optimization: {stage: 2, offload_param: {device: 'cpu'}}}").notes.size(), 1u);
 }
 
 TEST(Resolve, Fp8ProductsNeedBf16AndAGpu) {
-  const ParsedConfig parsed = parse("{bf16: {enabled: true}, zeno: {matmul_dtype: 'fp8'}}");
+  const ParsedConfig parsed = resolve_text("{bf16: {enabled: true}, zeno: {matmul_dtype: 'fp8'}}");
   EXPECT_EQ(parsed.config.precision.matmul, MatmulDtype::fp8);
   EXPECT_TRUE(engine_options(parsed.config, {}, 16).policy.fp8);
-  const ParsedConfig plain = parse("{bf16: {enabled: true}, zeno: {matmul_dtype: 'bf16'}}");
+  const ParsedConfig plain = resolve_text("{bf16: {enabled: true}, zeno: {matmul_dtype: 'bf16'}}");
   EXPECT_FALSE(engine_options(plain.config, {}, 16).policy.fp8);
-  EXPECT_FALSE(engine_options(parse("{}").config, {}, 16).policy.fp8);
+  EXPECT_FALSE(engine_options(resolve_text("{}").config, {}, 16).policy.fp8);
 
   EXPECT_FALSE(fails("{bf16: {enabled: true}, zeno: {matmul_dtype: 'fp8', device: 'cuda'}}"));
   EXPECT_TRUE(fails("{bf16: {enabled: true}, zeno: {matmul_dtype: 'fp8', device: 'cpu'}}"));
@@ -249,8 +250,8 @@ TEST(Resolve, LossScaleRules) {
   EXPECT_FALSE(fails(fp16("loss_scale: 128, loss_scale_window: 0, min_loss_scale: 0")));
   EXPECT_FALSE(fails("{fp16: {enabled: false, loss_scale_window: 0}}"));
   const TrainConfig c =
-      parse(fp16("loss_scale: 0, initial_scale_power: 32, loss_scale_window: 500, hysteresis: 3, "
-                 "consecutive_hysteresis: true, min_loss_scale: 2"))
+      resolve_text(fp16("loss_scale: 0, initial_scale_power: 32, loss_scale_window: 500, hysteresis: 3, "
+                        "consecutive_hysteresis: true, min_loss_scale: 2"))
           .config;
   EXPECT_EQ(c.precision.compute, DType::f16);
   EXPECT_TRUE(c.precision.loss_scale.dynamic());
@@ -262,21 +263,21 @@ TEST(Resolve, LossScaleRules) {
 }
 
 TEST(Resolve, DataTypes) {
-  PrecisionConfig p = parse("{bf16: {enabled: true}}").config.precision;
+  PrecisionConfig p = resolve_text("{bf16: {enabled: true}}").config.precision;
   EXPECT_EQ(p.compute, DType::bf16);
   EXPECT_EQ(p.grad_accum, DType::f32);
   EXPECT_EQ(p.communication, DType::f32);
-  p = parse("{bf16: {enabled: true}, data_types: {grad_accum_dtype: 'bf16'}}").config.precision;
+  p = resolve_text("{bf16: {enabled: true}, data_types: {grad_accum_dtype: 'bf16'}}").config.precision;
   EXPECT_EQ(p.grad_accum, DType::bf16);
   EXPECT_EQ(p.communication, DType::bf16);
-  p = parse("{bf16: {enabled: true}, communication_data_type: 'fp16'}").config.precision;
+  p = resolve_text("{bf16: {enabled: true}, communication_data_type: 'fp16'}").config.precision;
   EXPECT_EQ(p.grad_accum, DType::f32);
   EXPECT_EQ(p.communication, DType::f16);
   EXPECT_TRUE(fails("{bf16: {enabled: true}, data_types: {grad_accum_dtype: 'fp16'}}"));
   EXPECT_TRUE(fails("{bf16: {enabled: true}, data_types: {param_dtype: 'fp16'}}"));
   EXPECT_FALSE(fails("{bf16: {enabled: true}, data_types: {param_dtype: 'bfloat16'}}"));
   EXPECT_TRUE(fails("{bf16: {enabled: true}, zeno: {dtype: 'fp16'}}"));
-  p = parse("{bf16: {enabled: true}}", {{"zeno.dtype", "fp32", "--dtype"}}).config.precision;
+  p = resolve_text("{bf16: {enabled: true}}", {{"zeno.dtype", "fp32", "--dtype"}}).config.precision;
   EXPECT_EQ(p.compute, DType::f32);
 }
 
@@ -286,8 +287,8 @@ TEST(Resolve, AdamFamilies) {
       for (const char* type : {"Adam", "AdamW", "adam", "adamw"}) {
         const bool is_adamw = std::string(type).size() == 5;
         const ParsedConfig parsed =
-            parse(std::string("{optimizer: {type: '") + type + "', params: {torch_adam: " + torch +
-                  ", adam_w_mode: " + mode + "}}}");
+            resolve_text(std::string("{optimizer: {type: '") + type + "', params: {torch_adam: " + torch +
+                         ", adam_w_mode: " + mode + "}}}");
         const bool decoupled = is_adamw || std::string(mode) != "false";
         EXPECT_EQ(parsed.config.optimizer.kind, decoupled ? OptimizerKind::adamw : OptimizerKind::adam)
             << type << mode;
@@ -296,19 +297,20 @@ TEST(Resolve, AdamFamilies) {
       }
     }
   }
-  EXPECT_EQ(parse("{optimizer: {type: 'SGD', params: {momentum: 0.9}}}").config.optimizer.kind,
+  EXPECT_EQ(resolve_text("{optimizer: {type: 'SGD', params: {momentum: 0.9}}}").config.optimizer.kind,
             OptimizerKind::sgd);
-  EXPECT_EQ(parse("{optimizer: {type: 'Lion'}}").config.optimizer.kind, OptimizerKind::lion);
-  EXPECT_EQ(parse("{optimizer: {type: 'Lion', params: {lr: 1e-5, momentum: 0.9}}}").warnings.size(), 1u);
+  EXPECT_EQ(resolve_text("{optimizer: {type: 'Lion'}}").config.optimizer.kind, OptimizerKind::lion);
+  EXPECT_EQ(resolve_text("{optimizer: {type: 'Lion', params: {lr: 1e-5, momentum: 0.9}}}").warnings.size(),
+            1u);
 }
 
 TEST(Resolve, Schedules) {
   ScheduleConfig s =
-      parse("{optimizer: {params: {lr: 0.02}}, scheduler: {type: 'WarmupLR'}}").config.schedule;
+      resolve_text("{optimizer: {params: {lr: 0.02}}, scheduler: {type: 'WarmupLR'}}").config.schedule;
   EXPECT_EQ(s.type, ScheduleType::warmup_lr);
   EXPECT_EQ(s.warmup_steps, 1000);
   EXPECT_EQ(s.warmup_max_lr, 0.02);
-  s = parse(
+  s = resolve_text(
           "{optimizer: {params: {lr: 0.02}}, scheduler: {type: 'WarmupDecayLR', params: {total_num_steps: "
           "9000}}}")
           .config.schedule;
@@ -317,14 +319,15 @@ TEST(Resolve, Schedules) {
   const char* hf =
       R"({optimizer: {params: {lr: "auto"}}, scheduler: {type: "WarmupDecayLR", params: {total_num_steps: "auto",
                       warmup_min_lr: "auto", warmup_max_lr: "auto", warmup_num_steps: "auto"}}})";
-  s = parse(hf, {{"optimizer.params.lr", "2e-5", "--lr"}, {"zeno.steps", "50", "--steps"}}).config.schedule;
+  s = resolve_text(hf, {{"optimizer.params.lr", "2e-5", "--lr"}, {"zeno.steps", "50", "--steps"}})
+          .config.schedule;
   EXPECT_EQ(s.warmup_max_lr, 2e-5);
   EXPECT_EQ(s.warmup_steps, 0);
   EXPECT_EQ(s.total_steps, 50);
-  s = parse(hf).config.schedule;
+  s = resolve_text(hf).config.schedule;
   EXPECT_EQ(s.warmup_max_lr, 2e-5);
-  s = parse("{scheduler: {type: 'WarmupLR', params: {warmup_max_lr: 0.5}}}",
-            {{"optimizer.params.lr", "0.1", "--lr"}})
+  s = resolve_text("{scheduler: {type: 'WarmupLR', params: {warmup_max_lr: 0.5}}}",
+                   {{"optimizer.params.lr", "0.1", "--lr"}})
           .config.schedule;
   EXPECT_EQ(s.warmup_max_lr, 0.1);
   EXPECT_TRUE(fails("{scheduler: {type: 'OneCycle'}}"));
@@ -338,37 +341,38 @@ TEST(Resolve, Schedules) {
 }
 
 TEST(Resolve, ClippingDefaultAndOff) {
-  EXPECT_EQ(parse("{}").config.optimizer.gradient_clipping, 1.0);
-  EXPECT_EQ(parse("{gradient_clipping: 0}").config.optimizer.gradient_clipping, 0);
-  EXPECT_EQ(parse("{gradient_clipping: 'auto'}").config.optimizer.gradient_clipping, 1.0);
+  EXPECT_EQ(resolve_text("{}").config.optimizer.gradient_clipping, 1.0);
+  EXPECT_EQ(resolve_text("{gradient_clipping: 0}").config.optimizer.gradient_clipping, 0);
+  EXPECT_EQ(resolve_text("{gradient_clipping: 'auto'}").config.optimizer.gradient_clipping, 1.0);
   EXPECT_TRUE(fails("{gradient_clipping: -1}"));
 }
 
 TEST(Resolve, SizesThatFollowTheModel) {
-  ParsedConfig parsed =
-      parse(R"({zero_optimization: {stage: 3, reduce_bucket_size: "auto", stage3_prefetch_bucket_size: "auto",
+  ParsedConfig parsed = resolve_text(
+      R"({zero_optimization: {stage: 3, reduce_bucket_size: "auto", stage3_prefetch_bucket_size: "auto",
                                   stage3_param_persistence_threshold: "auto", stage3_max_live_parameters: "auto"}})");
   resolve_model(parsed, 4097, 32);
   EXPECT_EQ(parsed.config.zero.reduce_bucket_size, 4097 * 4097);
   EXPECT_EQ(parsed.config.zero.prefetch_bucket_size, static_cast<int64_t>(4097) * 4097 * 9 / 10);
   EXPECT_EQ(parsed.config.zero.param_persistence_threshold, 40970);
   EXPECT_EQ(parsed.config.zero.max_live_parameters, 1'000'000'000);
-  ParsedConfig fixed = parse("{zero_optimization: {reduce_bucket_size: 7}}");
+  ParsedConfig fixed = resolve_text("{zero_optimization: {reduce_bucket_size: 7}}");
   resolve_model(fixed, 64, 2);
   EXPECT_EQ(fixed.config.zero.reduce_bucket_size, 7);
 }
 
 TEST(Resolve, Recompute) {
   ParsedConfig parsed =
-      parse("{activation_checkpointing: {number_checkpoints: 5, partition_activations: true}}");
+      resolve_text("{activation_checkpointing: {number_checkpoints: 5, partition_activations: true}}");
   resolve_model(parsed, 64, 12);
   EXPECT_EQ(parsed.config.recompute.mode, RecomputeMode::full);
   EXPECT_EQ(parsed.config.recompute.every, 3);
-  EXPECT_EQ(parse("{activation_checkpointing: {}}").config.recompute.mode, RecomputeMode::none);
-  EXPECT_EQ(parse("{activation_checkpointing: {enabled: true}}").config.recompute.mode, RecomputeMode::full);
-  EXPECT_EQ(parse("{zeno: {recompute: 'selective', recompute_every: 2}}").config.recompute.mode,
+  EXPECT_EQ(resolve_text("{activation_checkpointing: {}}").config.recompute.mode, RecomputeMode::none);
+  EXPECT_EQ(resolve_text("{activation_checkpointing: {enabled: true}}").config.recompute.mode,
+            RecomputeMode::full);
+  EXPECT_EQ(resolve_text("{zeno: {recompute: 'selective', recompute_every: 2}}").config.recompute.mode,
             RecomputeMode::selective);
-  EXPECT_EQ(parse("{zeno: {recompute_every: 2}}").config.recompute.mode, RecomputeMode::full);
+  EXPECT_EQ(resolve_text("{zeno: {recompute_every: 2}}").config.recompute.mode, RecomputeMode::full);
 }
 
 TEST(Resolve, ValuesThatNothingLooksAtAreNamed) {
@@ -392,14 +396,14 @@ TEST(Resolve, ValuesThatNothingLooksAtAreNamed) {
        "zeno: {early_stopping_delta: 0.1, early_stopping: 2, eval_split: 0.1}"},
   };
   for (const auto& value : values) {
-    EXPECT_TRUE(mentions(parse(fmt::format("{{{}}}", value.idle)).notes, "no effect")) << value.idle;
-    EXPECT_FALSE(mentions(parse(fmt::format("{{{}}}", value.used)).notes, "no effect")) << value.used;
+    EXPECT_TRUE(mentions(resolve_text(fmt::format("{{{}}}", value.idle)).notes, "no effect")) << value.idle;
+    EXPECT_FALSE(mentions(resolve_text(fmt::format("{{{}}}", value.used)).notes, "no effect")) << value.used;
   }
 }
 
 TEST(Resolve, ActivationsOnTheHostNeedFullRecompute) {
   for (const auto& [mode, notes] : {std::pair{"none", 1}, {"selective", 1}, {"full", 0}, {"auto", 0}}) {
-    const ParsedConfig parsed = parse(fmt::format(
+    const ParsedConfig parsed = resolve_text(fmt::format(
         "{{activation_checkpointing: {{cpu_checkpointing: true}}, zeno: {{recompute: '{}'}}}}", mode));
     EXPECT_TRUE(parsed.config.recompute.offload);
     EXPECT_EQ(std::ranges::count_if(parsed.notes,

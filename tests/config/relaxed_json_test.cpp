@@ -12,11 +12,11 @@ namespace {
 
 using Type = JsonValue::Type;
 
-JsonValue parse(std::string_view text) { return parse_relaxed_json(text, "t.json"); }
+JsonValue parse_json(std::string_view text) { return parse_relaxed_json(text, "t.json"); }
 
-std::string error_of(std::string_view text) {
+std::string json_error(std::string_view text) {
   try {
-    parse(text);
+    parse_json(text);
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
     return error.what();
@@ -25,7 +25,7 @@ std::string error_of(std::string_view text) {
 }
 
 TEST(RelaxedJson, PlainJson) {
-  const JsonValue v = parse(R"({"a": [1, -2.5, true, false, null, "x\ty"], "b": {"c": {}}, "d": []})");
+  const JsonValue v = parse_json(R"({"a": [1, -2.5, true, false, null, "x\ty"], "b": {"c": {}}, "d": []})");
   ASSERT_EQ(v.members.size(), 3u);
   const JsonValue& a = *v.find("a");
   ASSERT_EQ(a.items.size(), 6u);
@@ -42,7 +42,7 @@ TEST(RelaxedJson, PlainJson) {
 }
 
 TEST(RelaxedJson, WhatUsersWrite) {
-  const JsonValue v = parse(R"(# a comment
+  const JsonValue v = parse_json(R"(# a comment
   {
     // another
     stage: 3,            /* and
@@ -68,57 +68,57 @@ TEST(RelaxedJson, Numbers) {
                                                    {"-9223372036854775808", INT64_MIN},
                                                    {"1E3", 1000},
                                                    {"0.9e1", 9}};
-  for (const auto& [text, expected] : whole) EXPECT_EQ(parse(text).integer, expected) << text;
-  EXPECT_EQ(parse("9223372036854775808").integer, std::nullopt);
-  EXPECT_EQ(parse("1e-5").number, 1e-5);
-  EXPECT_EQ(parse(".5").number, 0.5);
+  for (const auto& [text, expected] : whole) EXPECT_EQ(parse_json(text).integer, expected) << text;
+  EXPECT_EQ(parse_json("9223372036854775808").integer, std::nullopt);
+  EXPECT_EQ(parse_json("1e-5").number, 1e-5);
+  EXPECT_EQ(parse_json(".5").number, 0.5);
   for (const char* bad : {"NaN", "nan", "Infinity", "-Infinity", "inf", "-inf", "1e999", "0x10", "1..2",
                           "1-2", "--1", "-", "1e", "1_000", "5e8x"}) {
-    EXPECT_NE(error_of(bad), "no error") << bad;
+    EXPECT_NE(json_error(bad), "no error") << bad;
   }
 }
 
 TEST(RelaxedJson, Strings) {
-  EXPECT_EQ(parse(R"("\u00e9\u20ac\ud83d\ude00 é")").text, "é€😀 é");
-  EXPECT_EQ(parse(R"("\"\'\\\/\b\f\n\r\t")").text, "\"'\\/\b\f\n\r\t");
+  EXPECT_EQ(parse_json(R"("\u00e9\u20ac\ud83d\ude00 é")").text, "é€😀 é");
+  EXPECT_EQ(parse_json(R"("\"\'\\\/\b\f\n\r\t")").text, "\"'\\/\b\f\n\r\t");
   for (const char* bad : {R"("\ud83d")", R"("\ude00")", R"("\ud83d\u0041")", R"("\u12g4")", R"("\x41")",
                           "\"a\nb\"", "\"abc", "'abc\"", "\"\\", "\"\\u12"}) {
-    EXPECT_NE(error_of(bad), "no error") << bad;
+    EXPECT_NE(json_error(bad), "no error") << bad;
   }
 }
 
 TEST(RelaxedJson, ErrorsNameThePlace) {
-  EXPECT_NE(error_of("{\n  \"a\": 1,\n  \"a\": 2\n}").find("t.json:3:3: key \"a\" is given twice"),
+  EXPECT_NE(json_error("{\n  \"a\": 1,\n  \"a\": 2\n}").find("t.json:3:3: key \"a\" is given twice"),
             std::string::npos);
-  EXPECT_NE(error_of("{\"a\": 1 \"b\": 2}").find("t.json:1:9"), std::string::npos);
-  EXPECT_NE(error_of("{a: True}").find("Python"), std::string::npos);
-  EXPECT_NE(error_of("{a: AdamW}").find("strings need quotes"), std::string::npos);
-  EXPECT_NE(error_of("{a 1}").find("expected ':'"), std::string::npos);
-  EXPECT_NE(error_of("{a: 1} x").find("after the end"), std::string::npos);
-  EXPECT_NE(error_of("/* x").find("never ends"), std::string::npos);
+  EXPECT_NE(json_error("{\"a\": 1 \"b\": 2}").find("t.json:1:9"), std::string::npos);
+  EXPECT_NE(json_error("{a: True}").find("Python"), std::string::npos);
+  EXPECT_NE(json_error("{a: AdamW}").find("strings need quotes"), std::string::npos);
+  EXPECT_NE(json_error("{a 1}").find("expected ':'"), std::string::npos);
+  EXPECT_NE(json_error("{a: 1} x").find("after the end"), std::string::npos);
+  EXPECT_NE(json_error("/* x").find("never ends"), std::string::npos);
   for (const char* bad :
        {"", "{", "[", "{a", "{a:", "{a:1", "[1,", "[1,,2]", "{,}", "[,]", "}", ":", "\x01", "{\"a\":}"}) {
-    EXPECT_NE(error_of(bad), "no error") << bad;
+    EXPECT_NE(json_error(bad), "no error") << bad;
   }
 }
 
 TEST(RelaxedJson, DeepNestingIsAnErrorNotACrash) {
-  EXPECT_NE(error_of(std::string(100000, '[')).find("nested deeper"), std::string::npos);
+  EXPECT_NE(json_error(std::string(100000, '[')).find("nested deeper"), std::string::npos);
   std::string deep;
   for (int i = 0; i < 50000; ++i) deep += "{a:";
-  EXPECT_NE(error_of(deep).find("nested deeper"), std::string::npos);
-  EXPECT_EQ(error_of(std::string(50, '[') + std::string(50, ']')), "no error");
+  EXPECT_NE(json_error(deep).find("nested deeper"), std::string::npos);
+  EXPECT_EQ(json_error(std::string(50, '[') + std::string(50, ']')), "no error");
 }
 
 TEST(RelaxedJson, LargeTextsAndTheirErrorsAreShort) {
-  EXPECT_NE(error_of(std::string(1 << 20, ' ') + "{}").find("at most 1048576"), std::string::npos);
+  EXPECT_NE(json_error(std::string(1 << 20, ' ') + "{}").find("at most 1048576"), std::string::npos);
   const std::string key(100'000, 'k');
-  EXPECT_LT(error_of("{" + key + ": 1, " + key + ": 2}").size(), 200u);
-  EXPECT_LT(error_of("{" + key + " 1}").size(), 200u);
+  EXPECT_LT(json_error("{" + key + ": 1, " + key + ": 2}").size(), 200u);
+  EXPECT_LT(json_error("{" + key + " 1}").size(), 200u);
 }
 
 TEST(RelaxedJson, LinesOfKeysAndValues) {
-  const JsonValue v = parse("\xEF\xBB\xBF{\n\n  a:\n    5}");
+  const JsonValue v = parse_json("\xEF\xBB\xBF{\n\n  a:\n    5}");
   EXPECT_EQ(v.members[0].line, 3);
   EXPECT_EQ(v.members[0].column, 3);
   EXPECT_EQ(v.members[0].value.line, 4);

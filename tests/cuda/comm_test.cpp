@@ -9,6 +9,7 @@
 #include "tests/comm/contract_support.h"
 #include "tests/comm/failing_world.h"
 #include "tests/support/command.h"
+#include "tests/support/text.h"
 #include "zeno/base/error.h"
 #include "zeno/comm/cuda/reduce_tree.h"
 #include "zeno/comm/world.h"
@@ -23,7 +24,7 @@ void skip_without_gpu() {
   if (device_count(Device::Kind::cuda) == 0) GTEST_SKIP() << "no GPU";
 }
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+using test::has;
 
 class CudaTree : public ::testing::Test {
  protected:

@@ -2,6 +2,7 @@
 // are threads that share the GPU.
 #include <gtest/gtest.h>
 
+#include "tests/support/full_tests.h"
 #include "tests/zero/mesh_runs.h"
 #include "zeno/base/rng.h"
 #include "zeno/kernels/swiglu_product.h"
@@ -14,7 +15,7 @@ using test::run_threads;
 using test::RunResult;
 using test::RunSpec;
 
-constexpr bool kFull = ZENO_FULL_TESTS;
+using test::kFull;
 
 class CudaEngine : public testing::Test {
  protected:

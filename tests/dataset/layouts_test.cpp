@@ -13,7 +13,7 @@ using test::expect_error;
 using Texts = std::vector<std::string>;
 
 // The samples of a file, and with `columns` of the columns named.
-Texts read(const std::string& contents, const std::string& columns = "") {
+Texts read_columns(const std::string& contents, const std::string& columns = "") {
   const DatasetFolder folder;
   DatasetSpec spec = folder.spec({folder.write("a.json", contents)});
   spec.columns = parse_columns(columns);
@@ -22,7 +22,7 @@ Texts read(const std::string& contents, const std::string& columns = "") {
 
 const Texts kChat{"{user\nq}\n{assistant\n[a}]\n"};
 const Texts kSystemChat{"{system\ns}\n{user\nq}\n{assistant\n[a}]\n"};
-const Texts kTwoTurns{"{user\nq}\n{assistant\n[a}]\n{user\nr}\n{assistant\n[b}]\n"};
+const Texts kTwoAnswers{"{user\nq}\n{assistant\n[a}]\n{user\nr}\n{assistant\n[b}]\n"};
 
 TEST(Layouts, QuestionsAndAnswersByManyNames) {
   for (const char* record :
@@ -32,18 +32,19 @@ TEST(Layouts, QuestionsAndAnswersByManyNames) {
         R"({"inputs": "q", "targets": "a"})", R"({"Question": "q", "Answer": "a"})",
         R"({"instruction": "q", "input": null, "completion": "a"})",
         R"({"question": "q", "answers": {"text": ["a", "a"], "answer_start": [1, 1]}})"}) {
-    EXPECT_EQ(read(record), kChat) << record;
+    EXPECT_EQ(read_columns(record), kChat) << record;
   }
-  EXPECT_EQ(read(R"({"system_prompt": "s", "question": "q", "response": "a"})"), kSystemChat);
-  EXPECT_EQ(read(R"({"system": "s", "input": "q", "output": "a", "history": []})"), kSystemChat);
-  EXPECT_EQ(read(R"({"query": "r", "response": "b", "history": [["q", "a"]]})"), kTwoTurns);
+  EXPECT_EQ(read_columns(R"({"system_prompt": "s", "question": "q", "response": "a"})"), kSystemChat);
+  EXPECT_EQ(read_columns(R"({"system": "s", "input": "q", "output": "a", "history": []})"), kSystemChat);
+  EXPECT_EQ(read_columns(R"({"query": "r", "response": "b", "history": [["q", "a"]]})"), kTwoAnswers);
 }
 
 TEST(Layouts, WhatTheQuestionIsAboutStandsBelowIt) {
   const Texts expected{"{user\nq\nc}\n{assistant\n[a}]\n"};
-  EXPECT_EQ(read(R"({"instruction": "q", "context": "c", "response": "a", "category": "x"})"), expected);
-  EXPECT_EQ(read(R"({"question": "q", "context": "c", "answer": "a"})"), expected);
-  EXPECT_EQ(read(R"({"instruction": "q", "question": "c", "answer": "a"})"), expected);
+  EXPECT_EQ(read_columns(R"({"instruction": "q", "context": "c", "response": "a", "category": "x"})"),
+            expected);
+  EXPECT_EQ(read_columns(R"({"question": "q", "context": "c", "answer": "a"})"), expected);
+  EXPECT_EQ(read_columns(R"({"instruction": "q", "question": "c", "answer": "a"})"), expected);
 }
 
 TEST(Layouts, ConversationsInManyForms) {
@@ -57,28 +58,29 @@ TEST(Layouts, ConversationsInManyForms) {
        R"([{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}, {"role": "user", "content": "r"}, {"role": "assistant", "content": "b"}])",
        R"({"messages": "[{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"a\"}, {\"role\": \"user\", \"content\": \"r\"}, {\"role\": \"assistant\", \"content\": \"b\"}]"})",
        R"({"conversation_id": 1, "chat": {"turn_1": {"Human": "<|Human|>: q<eoh>\n", "Inner Thoughts": "<|Inner Thoughts|>: None<eot>\n", "MOSS": "<|MOSS|>: a<eom>\n"}, "turn_2": {"Human": "<|Human|>: r<eoh>\n", "MOSS": "<|MOSS|>: b<eom>\n"}}})"}) {
-    EXPECT_EQ(read(record), kTwoTurns) << record;
+    EXPECT_EQ(read_columns(record), kTwoAnswers) << record;
   }
-  EXPECT_EQ(read(R"({"system": "s", "conversation": [{"human": "q", "assistant": "a"}]})"), kSystemChat);
-  EXPECT_EQ(read(R"({"conversation": [{"system": "s", "input": "q", "output": "a"}]})"), kSystemChat);
+  EXPECT_EQ(read_columns(R"({"system": "s", "conversation": [{"human": "q", "assistant": "a"}]})"),
+            kSystemChat);
+  EXPECT_EQ(read_columns(R"({"conversation": [{"system": "s", "input": "q", "output": "a"}]})"), kSystemChat);
   EXPECT_EQ(
-      read(
+      read_columns(
           R"({"system": "s", "messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]})"),
       kSystemChat);
 }
 
 TEST(Layouts, PartsWithValues) {
   EXPECT_EQ(
-      read(
+      read_columns(
           R"({"messages": [{"role": "user", "content": [{"type": "text", "value": "q"}]}, {"role": "assistant", "content": [{"type": "text", "value": "a"}], "loss_weight": 1.0}]})"),
       kChat);
 }
 
 TEST(Layouts, LossFlagsByOtherNames) {
   for (const char* flag : {R"("loss": false)", R"("loss_weight": 0.0)"}) {
-    EXPECT_EQ(read(fmt::format(R"({{"messages": [{{"role": "assistant", "content": "a", {}}}, )"
-                               R"({{"role": "assistant", "content": "b"}}]}})",
-                               flag)),
+    EXPECT_EQ(read_columns(fmt::format(R"({{"messages": [{{"role": "assistant", "content": "a", {}}}, )"
+                                       R"({{"role": "assistant", "content": "b"}}]}})",
+                                       flag)),
               Texts{"{assistant\na}\n{assistant\n[b}]\n"})
         << flag;
   }
@@ -99,29 +101,32 @@ TEST(Layouts, TextsToPretrainOn) {
   for (const char* record :
        {R"({"text": "ab", "meta": {}})", R"({"content": "ab", "path": "x.py"})", R"({"response": "ab"})",
         R"({"messages": [{"role": "pretrain", "content": "ab"}]})"}) {
-    EXPECT_EQ(read(record), Texts{"[ab$]"}) << record;
+    EXPECT_EQ(read_columns(record), Texts{"[ab$]"}) << record;
   }
 }
 
 TEST(Layouts, TasksWithSeveralInstances) {
   EXPECT_EQ(
-      read(
+      read_columns(
           R"({"instruction": "q", "instances": [{"input": "", "output": "a"}, {"input": "c", "output": "b"}]})"),
       (Texts{kChat[0], "{user\nq\nc}\n{assistant\n[b}]\n"}));
 }
 
 TEST(Columns, NameWhatNoLayoutKnows) {
-  EXPECT_EQ(read(R"({"ask": "q", "say": "a"})", "prompt=ask,completion=say"), Texts{"q[a$]"});
-  EXPECT_EQ(read(R"({"ask": "q", "say": "a", "who": "s"})", "instruction=ask, output=say, system=who"),
-            kSystemChat);
-  EXPECT_EQ(read(R"({"turns_of": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]})",
-                 "messages=turns_of"),
+  EXPECT_EQ(read_columns(R"({"ask": "q", "say": "a"})", "prompt=ask,completion=say"), Texts{"q[a$]"});
+  EXPECT_EQ(
+      read_columns(R"({"ask": "q", "say": "a", "who": "s"})", "instruction=ask, output=say, system=who"),
+      kSystemChat);
+  EXPECT_EQ(read_columns(
+                R"({"turns_of": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]})",
+                "messages=turns_of"),
             kChat);
   // What is named is meant, whatever else there is; what is not named goes by its own name.
-  EXPECT_EQ(read(R"({"messages": [], "text": "x", "body": "ab"})", "text=body"), Texts{"[ab$]"});
-  EXPECT_EQ(read(R"({"prompt": "p", "chosen": "c", "rejected": "r"})", "completion=chosen"), Texts{"p[c$]"});
+  EXPECT_EQ(read_columns(R"({"messages": [], "text": "x", "body": "ab"})", "text=body"), Texts{"[ab$]"});
+  EXPECT_EQ(read_columns(R"({"prompt": "p", "chosen": "c", "rejected": "r"})", "completion=chosen"),
+            Texts{"p[c$]"});
   expect_error(ErrorKind::data, {"a.json:1", "output=say", "no column 'say'", "ask, tell"},
-               [] { read(R"({"ask": "q", "tell": "a"})", "instruction=ask,output=say"); });
+               [] { read_columns(R"({"ask": "q", "tell": "a"})", "instruction=ask,output=say"); });
 }
 
 TEST(Columns, RefuseWhatTheyDoNotKnow) {

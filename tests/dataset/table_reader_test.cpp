@@ -11,6 +11,7 @@
 namespace zeno::data {
 namespace {
 
+using Texts = std::vector<std::string>;
 using test::expect_error;
 using test::TempDir;
 
@@ -21,8 +22,8 @@ struct Row {
 };
 void PrintTo(const Row& row, std::ostream* out) { *out << row.line << ":" << row.json; }
 
-std::vector<RawRecord> read_all(const std::string& contents, FileKind kind = FileKind::csv,
-                                size_t piece = 1000) {
+std::vector<RawRecord> read_rows(const std::string& contents, FileKind kind = FileKind::csv,
+                                 size_t piece = 1000) {
   const TempDir folder;
   const auto reader =
       open_records({folder.write("a.csv", contents), kind, contents.size()}, {.piece_bytes = piece});
@@ -35,7 +36,7 @@ void expect_rows(const std::string& contents, const std::vector<Row>& expected,
                  FileKind kind = FileKind::csv) {
   for (const size_t piece : {1, 2, 3, 5, 1000}) {
     std::vector<Row> got;
-    for (const RawRecord& record : read_all(contents, kind, piece)) {
+    for (const RawRecord& record : read_rows(contents, kind, piece)) {
       EXPECT_EQ(record.error, "");
       got.push_back({record.text, record.line});
     }
@@ -80,7 +81,7 @@ TEST(TableReader, RoundTrips) {
       expected.push_back(fields);
     }
     std::vector<Json> got;
-    for (const RawRecord& record : read_all(file, FileKind::csv, 1 + random() % 30)) {
+    for (const RawRecord& record : read_rows(file, FileKind::csv, 1 + random() % 30)) {
       got.push_back(parse_json(record.text));
     }
     EXPECT_EQ(got, expected) << file;
@@ -89,12 +90,12 @@ TEST(TableReader, RoundTrips) {
 
 TEST(TableReader, SaysWhatIsBroken) {
   const auto refused = [](const std::string& contents, const std::vector<std::string>& parts) {
-    expect_error(ErrorKind::data, parts, [&] { read_all(contents); });
+    expect_error(ErrorKind::data, parts, [&] { read_rows(contents); });
   };
   refused("a,b\n1,\"2\n3,4\n", {"a.csv:2", "does not end"});
   refused("a,b\n1,\"2\"x\n", {"a.csv:2", "field 2", "closing quote"});
   refused("a,a\n1,2\n", {"a.csv:1", "'a' twice"});
-  const std::vector<RawRecord> records = read_all("a,b\n1\n1,2,3\n\xff,1\n4,5\n");
+  const std::vector<RawRecord> records = read_rows("a,b\n1\n1,2,3\n\xff,1\n4,5\n");
   ASSERT_EQ(records.size(), 4u);
   EXPECT_NE(records[0].error.find("1 fields, expected 2"), std::string::npos) << records[0].error;
   EXPECT_NE(records[1].error.find("3 fields, expected 2 as in the header (a, b)"), std::string::npos);
@@ -108,7 +109,6 @@ TEST(TableReader, RowsBecomeSamples) {
   const auto read = [&](const char* name, const std::string& text) {
     return test::marked_texts(folder.open(folder.spec({folder.write(name, text)})));
   };
-  using Texts = std::vector<std::string>;
   EXPECT_EQ(read("a.csv", "Question,Answer\nq,a\n"), Texts{"{user\nq}\n{assistant\n[a}]\n"});
   EXPECT_EQ(read("b.csv", "system,instruction,input,output\n,i,,o\n"),
             Texts{"{user\ni}\n{assistant\n[o}]\n"});

@@ -10,13 +10,12 @@
 #include "tests/support/cli_runs.h"
 #include "tests/support/job.h"
 #include "tests/support/mpirun.h"
+#include "tests/support/text.h"
 
 namespace zeno::test {
 namespace {
 
 using namespace std::chrono_literals;
-
-bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 class OneOwner : public CliRuns {
  protected:

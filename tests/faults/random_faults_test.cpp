@@ -16,6 +16,7 @@
 #include "tests/support/cli_runs.h"
 #include "tests/support/job.h"
 #include "tests/support/mpirun.h"
+#include "tests/support/text.h"
 
 namespace zeno::test {
 namespace {
@@ -24,8 +25,6 @@ using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 
 constexpr int kTrials = ZENO_FULL_TESTS ? 200 : 3;  // of each kind
-
-bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 // A small disk of its own, which can be full.
 class SmallDisk {

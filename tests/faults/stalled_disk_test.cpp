@@ -11,13 +11,12 @@
 #include "tests/support/cli_runs.h"
 #include "tests/support/job.h"
 #include "tests/support/mpirun.h"
+#include "tests/support/text.h"
 
 namespace zeno::test {
 namespace {
 
 using namespace std::chrono_literals;
-
-bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 class LostRun : public CliRuns {
  protected:
@@ -64,18 +63,18 @@ class StalledDisk : public LostRun {
 
 // All at once: they mostly wait.
 TEST_F(StalledDisk, EndsRunsByName) {
-  struct Start {
+  struct Launch {
     const char* name;
     std::string launcher, flags;
   };
-  const Start starts[] = {{"threads", "", "--ranks 4 --disk-deadline 1"},
-                          // The others notice first that rank 0 does not come.
-                          {"threads-with-a-deadline", "", "--ranks 4 --deadline 2"},
-                          {"processes", mpirun(2), "--disk-deadline 1"},
-                          {"processes-with-a-deadline", mpirun(2), "--deadline 2"},
-                          {"supervised", "", "--ranks 2 --disk-deadline 1 --max-restarts 2"}};
+  const Launch starts[] = {{"threads", "", "--ranks 4 --disk-deadline 1"},
+                           // The others notice first that rank 0 does not come.
+                           {"threads-with-a-deadline", "", "--ranks 4 --deadline 2"},
+                           {"processes", mpirun(2), "--disk-deadline 1"},
+                           {"processes-with-a-deadline", mpirun(2), "--deadline 2"},
+                           {"supervised", "", "--ranks 2 --disk-deadline 1 --max-restarts 2"}};
   std::deque<Job> jobs;
-  for (const Start& start : starts)
+  for (const Launch& start : starts)
     jobs.emplace_back(
         start.launcher + train(" --save-every 1000000 --out " + on_disk(start.name) + " " + start.flags),
         path(start.name));

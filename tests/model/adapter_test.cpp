@@ -22,16 +22,17 @@
 namespace zeno::test {
 namespace {
 
-constexpr double kTolerance = 1e-5;
+constexpr double kAdapterTolerance = 1e-5;
 
-struct Case {
+struct AdapterCase {
   std::string name, model;
 };
 
 Path golden_folder(const std::string& name) { return Path(ZENO_SOURCE_DIR) / "tests/golden" / name; }
 
 // Our trained parameter put together from PEFT's tensors.
-std::vector<float> assemble(const nn::Parameter& param, const Golden& golden, const std::string& prefix) {
+std::vector<float> adapter_values(const nn::Parameter& param, const Golden& golden,
+                                  const std::string& prefix) {
   std::vector<float> ours;
   for (const nn::FileSlice& slice : param.files) {
     const std::vector<float> part =
@@ -42,7 +43,7 @@ std::vector<float> assemble(const nn::Parameter& param, const Golden& golden, co
   return ours;
 }
 
-class Adapter : public testing::TestWithParam<Case> {
+class Adapter : public testing::TestWithParam<AdapterCase> {
  protected:
   Path model() const { return golden_folder("model_" + GetParam().model); }
   Path folder() const { return golden_folder("lora/" + GetParam().name); }
@@ -68,11 +69,11 @@ void Adapter::train(int world_size, int stage, nn::Recompute recompute, const Pa
     engine.load([&](const nn::Parameter& param, int64_t begin, std::span<float> out_values) {
       if (!param.trainable)
         return weights.read(param, begin, begin + int64_t(out_values.size()), out_values.data());
-      const std::vector<float> start = assemble(param, golden, "start.");
+      const std::vector<float> start = adapter_values(param, golden, "start.");
       std::copy_n(start.begin() + begin, out_values.size(), out_values.begin());
     });
     const RankBatch batch(golden, world.rank(), world_size);
-    for (int step = 0; step < 10; ++step) take_golden_step(engine, batch, golden, step, kTolerance);
+    for (int step = 0; step < 10; ++step) take_golden_step(engine, batch, golden, step, kAdapterTolerance);
     std::optional<model::AdapterWriter> writer;
     if (!out.empty() && world.rank() == 0)
       writer.emplace(out,
@@ -85,7 +86,7 @@ void Adapter::train(int world_size, int stage, nn::Recompute recompute, const Pa
       if (!param.trainable) continue;
       std::vector<float> ours(static_cast<size_t>(param.count()));
       engine.read(zero::State::master, p, 0, ours);
-      EXPECT_LT(relative_error(ours, assemble(param, trained, "")), kTolerance) << param.name;
+      EXPECT_LT(relative_error(ours, adapter_values(param, trained, "")), kAdapterTolerance) << param.name;
       if (writer) writer->write(param, 0, ours);
     }
     if (writer) writer->commit();
@@ -115,7 +116,7 @@ TEST_P(Adapter, FoldersRoundTrip) {
     std::vector<float> x(static_cast<size_t>(param.count())), y(x.size()), pieces(x.size());
     a.read(param, 0, param.count(), x.data());
     b.read(param, 0, param.count(), y.data());
-    EXPECT_LT(relative_error(y, x), kTolerance);
+    EXPECT_LT(relative_error(y, x), kAdapterTolerance);
     for (int64_t begin = 0; begin < param.count(); begin += 7)
       b.read(param, begin, std::min(begin + 7, param.count()), pieces.data() + begin);
     EXPECT_EQ(pieces, y);
@@ -172,14 +173,16 @@ TEST_P(Adapter, MergedWeightsGivePeftsLogits) {
   matmul(stream.ref(),
          {.a = y.view(), .b = values.at(head.back().name).view(), .c = logits.view(), .transpose_b = true});
   stream.sync();
-  EXPECT_LT(relative_error(to_floats(logits.view()), golden.floats("logits")), kTolerance);
+  EXPECT_LT(relative_error(to_floats(logits.view()), golden.floats("logits")), kAdapterTolerance);
 }
 
 INSTANTIATE_TEST_SUITE_P(Peft, Adapter,
-                         testing::Values(Case{"llama_qv", "llama_gqa"}, Case{"llama_all", "llama_gqa"},
-                                         Case{"gpt2_attn", "gpt2"}, Case{"qwen3_expr", "qwen3"},
-                                         Case{"llama_rs", "llama_gqa"}, Case{"llama_whole", "llama_gqa"},
-                                         Case{"tied_whole", "llama_tied"}),
+                         testing::Values(AdapterCase{"llama_qv", "llama_gqa"},
+                                         AdapterCase{"llama_all", "llama_gqa"},
+                                         AdapterCase{"gpt2_attn", "gpt2"}, AdapterCase{"qwen3_expr", "qwen3"},
+                                         AdapterCase{"llama_rs", "llama_gqa"},
+                                         AdapterCase{"llama_whole", "llama_gqa"},
+                                         AdapterCase{"tied_whole", "llama_tied"}),
                          [](const auto& one) { return one.param.name; });
 
 // A fresh adapter starts where PEFT's does: B at zero, A uniform up to 1/sqrt(in), the same for every reader.

@@ -43,7 +43,7 @@ std::vector<float> read_whole(const WeightReader& reader, const nn::Parameter& p
   return values;
 }
 
-InitOptions small(Arch arch) {
+InitOptions tiny_model(Arch arch) {
   return {.arch = arch,
           .hidden = 24,
           .layers = 2,
@@ -162,7 +162,7 @@ TEST(Weights, ExportTakesRangesInAnyOrder) {
 TEST(Weights, HalfPrecisionIsRoundedOnce) {
   for (DType dtype : {DType::bf16, DType::f16}) {
     TempDir dir;
-    InitOptions options = small(Arch::gpt2);
+    InitOptions options = tiny_model(Arch::gpt2);
     options.dtype = dtype;
     init_folder(options, {}, dir.path());
     const auto table = table_of(dir.path());
@@ -180,7 +180,7 @@ TEST(Weights, NamesWhatIsWrong) {
   const auto refused = [](const std::function<void(EditedTensors&)>& edit,
                           const std::vector<std::string>& parts) {
     TempDir dir;
-    init_folder(small(Arch::llama), {}, dir.path());
+    init_folder(tiny_model(Arch::llama), {}, dir.path());
     test::edit_folder(dir.path(), edit);
     const auto table = table_of(dir.path());
     expect_error(ErrorKind::data, parts, [&] {
@@ -208,7 +208,7 @@ TEST(Weights, NamesWhatIsWrong) {
 
 TEST(Weights, NanInATransposedTensorIsNamedByItsPlaceInTheFile) {
   TempDir dir;
-  init_folder(small(Arch::gpt2), {}, dir.path());
+  init_folder(tiny_model(Arch::gpt2), {}, dir.path());
   const std::string name = "transformer.h.0.mlp.c_fc.weight";
   test::edit_folder(dir.path(), [&](auto& all) { tensor_named(all, name).values[91] = NAN; });
   const auto table = table_of(dir.path());
@@ -220,7 +220,7 @@ TEST(Weights, NanInATransposedTensorIsNamedByItsPlaceInTheFile) {
 TEST(Weights, FilesOfTheBareModelAndOldBuffers) {
   for (Arch arch : {Arch::gpt2, Arch::llama}) {
     TempDir dir;
-    InitOptions options = small(arch);
+    InitOptions options = tiny_model(arch);
     options.tied = true;
     init_folder(options, {}, dir.path());
     const auto table = table_of(dir.path());
@@ -244,7 +244,7 @@ TEST(Weights, FilesOfTheBareModelAndOldBuffers) {
 
 TEST(Weights, TiedTableUnderTheNameOfTheHead) {
   TempDir dir;
-  InitOptions options = small(Arch::qwen2);
+  InitOptions options = tiny_model(Arch::qwen2);
   options.tied = true;
   init_folder(options, {}, dir.path());
   const auto table = table_of(dir.path());

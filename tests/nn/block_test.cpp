@@ -18,46 +18,47 @@ namespace {
 using nn::BlockOptions;
 using nn::Recompute;
 
-constexpr int64_t kHidden = 32, kVocab = 37, kPositions = 64;
+constexpr int64_t kBlockHidden = 32, kBlockVocab = 37, kLearnedPositions = 64;
 constexpr nn::BatchShape kShape{2, 13};
 
-struct Family {
+struct BlockFamily {
   std::string name;
   BlockOptions block;
   bool documents = false;
   bool tied = false;
 };
 
-std::vector<Family> families() {
-  const BlockOptions base{.hidden = kHidden, .heads = 4, .kv_heads = 2, .head_dim = 8, .intermediate = 40};
-  Family llama{.name = "llama", .block = base, .documents = true};
-  Family gpt2{.name = "gpt2", .block = base, .tied = true};
+std::vector<BlockFamily> block_families() {
+  const BlockOptions base{
+      .hidden = kBlockHidden, .heads = 4, .kv_heads = 2, .head_dim = 8, .intermediate = 40};
+  BlockFamily llama{.name = "llama", .block = base, .documents = true};
+  BlockFamily gpt2{.name = "gpt2", .block = base, .tied = true};
   gpt2.block.kv_heads = 4;
   gpt2.block.norm = nn::Norm::layer;
   gpt2.block.mlp = BlockOptions::Mlp::gelu_tanh;
   gpt2.block.qkv_bias = gpt2.block.out_bias = gpt2.block.mlp_bias = true;
-  Family qwen2{.name = "qwen2", .block = base, .tied = true};
+  BlockFamily qwen2{.name = "qwen2", .block = base, .tied = true};
   qwen2.block.qkv_bias = true;
   qwen2.block.mlp = BlockOptions::Mlp::gelu_exact;
-  Family qwen3{.name = "qwen3", .block = base, .documents = true};
+  BlockFamily qwen3{.name = "qwen3", .block = base, .documents = true};
   qwen3.block.qk_norm = true;
   qwen3.block.head_dim = 16;
   qwen3.block.window = 4;
-  for (Family* family : {&llama, &qwen2, &qwen3}) {
-    family->block.rope = std::make_shared<nn::RopeTable>(kPositions, family->block.head_dim, 10000.0);
+  for (BlockFamily* family : {&llama, &qwen2, &qwen3}) {
+    family->block.rope = std::make_shared<nn::RopeTable>(kLearnedPositions, family->block.head_dim, 10000.0);
   }
   return {llama, gpt2, qwen2, qwen3};
 }
 
-nn::LayerList make_layers(const Family& family, int blocks) {
+nn::LayerList make_layers(const BlockFamily& family, int blocks) {
   BlockOptions options = family.block;
   const bool learned_positions = !options.rope;
   nn::LayerList list;
-  list.hidden = kHidden;
-  list.vocab = kVocab;
-  list.layers.push_back(nn::make_embedding({.vocab = kVocab,
-                                            .hidden = kHidden,
-                                            .positions = learned_positions ? kPositions : 0,
+  list.hidden = kBlockHidden;
+  list.vocab = kBlockVocab;
+  list.layers.push_back(nn::make_embedding({.vocab = kBlockVocab,
+                                            .hidden = kBlockHidden,
+                                            .positions = learned_positions ? kLearnedPositions : 0,
                                             .table = {},
                                             .position_table = {},
                                             .tied = family.tied}));
@@ -65,8 +66,8 @@ nn::LayerList make_layers(const Family& family, int blocks) {
     options.name = "blocks." + std::to_string(i);
     list.layers.push_back(nn::make_block(options));
   }
-  list.loss = nn::make_lm_head({.hidden = kHidden,
-                                .vocab = kVocab,
+  list.loss = nn::make_lm_head({.hidden = kBlockHidden,
+                                .vocab = kBlockVocab,
                                 .norm = options.norm,
                                 .weight_name = family.tied ? "embed.weight" : "lm_head.weight",
                                 .norm_files = {},
@@ -75,13 +76,13 @@ nn::LayerList make_layers(const Family& family, int blocks) {
   return list;
 }
 
-TinyModel make_model(const Family& family, int blocks, DType compute = DType::f32, int threads = 2,
+TinyModel make_model(const BlockFamily& family, int blocks, DType compute = DType::f32, int threads = 2,
                      DType grad = DType::f32) {
-  return TinyModel(make_layers(family, blocks), random_batch(kShape, kVocab, 5, family.documents), compute,
-                   grad, threads);
+  return TinyModel(make_layers(family, blocks), random_batch(kShape, kBlockVocab, 5, family.documents),
+                   compute, grad, threads);
 }
 
-class Block : public ::testing::TestWithParam<Family> {};
+class Block : public ::testing::TestWithParam<BlockFamily> {};
 
 TEST_P(Block, GradientsMatchFiniteDifferences) {
   TinyModel model = make_model(GetParam(), 1);
@@ -108,7 +109,7 @@ TEST_P(Block, RecomputeModesAndThreadsGiveTheSameBits) {
 // More rows than evaluation handles at once.
 TEST_P(Block, EvaluationEqualsTraining) {
   constexpr nn::BatchShape kLarge{3, 50};
-  TinyModel model(make_layers(GetParam(), 2), random_batch(kLarge, kVocab, 5, GetParam().documents));
+  TinyModel model(make_layers(GetParam(), 2), random_batch(kLarge, kBlockVocab, 5, GetParam().documents));
   const double trained = model.train(Recompute::selective);
   EXPECT_EQ(model.evaluate(), trained);
   EXPECT_GE(model.hits(), 0);
@@ -171,7 +172,7 @@ TEST_P(Block, SizesOrderAndFlops) {
                    4.0 * double(kShape.batch) * pairs * double(o.heads * o.head_dim));
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, Block, ::testing::ValuesIn(families()),
+INSTANTIATE_TEST_SUITE_P(Families, Block, ::testing::ValuesIn(block_families()),
                          [](const auto& family) { return family.param.name; });
 
 TEST(BlockParameters, NamesShapesAndDecay) {

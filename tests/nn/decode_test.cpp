@@ -13,18 +13,19 @@ namespace {
 
 using nn::BlockOptions;
 
-constexpr int64_t kVocab = 50, kHidden = 48, kCapacity = 48;
+constexpr int64_t kDecodeVocab = 50, kDecodeHidden = 48, kCapacity = 48;
 
-struct Family {
+struct DecodeFamily {
   std::string name;
   BlockOptions block;
   bool rope;
 };
 
-std::vector<Family> families() {
-  const BlockOptions base{.hidden = kHidden, .heads = 6, .kv_heads = 6, .head_dim = 8, .intermediate = 64};
-  Family gpt{"layernorm_gelu", base, false}, grouped{"grouped", base, true}, window{"window", base, true},
-      normed{"qk_norm", base, true};
+std::vector<DecodeFamily> decode_families() {
+  const BlockOptions base{
+      .hidden = kDecodeHidden, .heads = 6, .kv_heads = 6, .head_dim = 8, .intermediate = 64};
+  DecodeFamily gpt{"layernorm_gelu", base, false}, grouped{"grouped", base, true},
+      window{"window", base, true}, normed{"qk_norm", base, true};
   gpt.block.norm = nn::Norm::layer;
   gpt.block.mlp = BlockOptions::Mlp::gelu_tanh;
   gpt.block.qkv_bias = gpt.block.out_bias = gpt.block.mlp_bias = true;
@@ -41,12 +42,12 @@ std::vector<Family> families() {
 // Two blocks, embedding and head, with weights of their own; runs tokens with a cache or without.
 class Model {
  public:
-  Model(const Family& family, DType dtype, int64_t sequences)
+  Model(const DecodeFamily& family, DType dtype, int64_t sequences)
       : dtype_(dtype), stream_(2), shape_{sequences, kCapacity} {
     BlockOptions o = family.block;
     if (family.rope) o.rope = std::make_shared<nn::RopeTable>(kCapacity, o.head_dim, 10000);
-    layers_.push_back(nn::make_embedding({.vocab = kVocab,
-                                          .hidden = kHidden,
+    layers_.push_back(nn::make_embedding({.vocab = kDecodeVocab,
+                                          .hidden = kDecodeHidden,
                                           .positions = family.rope ? 0 : kCapacity,
                                           .table = {},
                                           .position_table = {}}));
@@ -54,8 +55,8 @@ class Model {
       o.name = fmt::format("blocks.{}", i);
       layers_.push_back(nn::make_block(o));
     }
-    head_ = nn::make_lm_head({.hidden = kHidden,
-                              .vocab = kVocab,
+    head_ = nn::make_lm_head({.hidden = kDecodeHidden,
+                              .vocab = kDecodeVocab,
                               .norm = o.norm,
                               .norm_files = {},
                               .norm_bias_files = {},
@@ -74,7 +75,8 @@ class Model {
     b.positions = {positions.data(), DType::i32, 1, rows};
     b.slots = {slots.data(), DType::i32, 1, batch};
     b.cache = shape_;
-    Memory x(dtype_, rows, kHidden), y(dtype_, rows, kHidden), out(DType::f32, rows, kVocab);
+    Memory x(dtype_, rows, kDecodeHidden), y(dtype_, rows, kDecodeHidden),
+        out(DType::f32, rows, kDecodeVocab);
     for (size_t i = 0; i < layers_.size(); ++i) {
       const Memory work(layers_[i]->sizes(b.shape, dtype_, nn::Recompute::full).workspace);
       layers_[i]->forward({.stream = stream_.ref(),
@@ -134,11 +136,12 @@ std::vector<int32_t> counting(int64_t begin, int64_t count) {
 
 std::vector<int32_t> random_tokens(uint64_t seed, int64_t count) {
   std::vector<int32_t> tokens;
-  for (int64_t i = 0; i < count; ++i) tokens.push_back(int32_t(random_bits(seed, 5, uint64_t(i)) % kVocab));
+  for (int64_t i = 0; i < count; ++i)
+    tokens.push_back(int32_t(random_bits(seed, 5, uint64_t(i)) % kDecodeVocab));
   return tokens;
 }
 
-class Decode : public testing::TestWithParam<Family> {};
+class Decode : public testing::TestWithParam<DecodeFamily> {};
 
 TEST_P(Decode, HasTheBitsOfTheWholeSequence) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
@@ -182,14 +185,14 @@ TEST_P(Decode, SequencesOfDifferentLengthStepTogether) {
     }
     const std::vector<float> logits = model.logits(kBatch, 1, next, positions, {2, 1, 0});
     for (int64_t b = 0; b < kBatch; ++b) {
-      const auto ours = logits.begin() + (kBatch - 1 - b) * kVocab;
-      const auto theirs = expected[size_t(b)].begin() + (lengths[b] + step) * kVocab;
-      ASSERT_TRUE(std::equal(ours, ours + kVocab, theirs)) << "sequence " << b << ", step " << step;
+      const auto ours = logits.begin() + (kBatch - 1 - b) * kDecodeVocab;
+      const auto theirs = expected[size_t(b)].begin() + (lengths[b] + step) * kDecodeVocab;
+      ASSERT_TRUE(std::equal(ours, ours + kDecodeVocab, theirs)) << "sequence " << b << ", step " << step;
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, Decode, testing::ValuesIn(families()),
+INSTANTIATE_TEST_SUITE_P(Families, Decode, testing::ValuesIn(decode_families()),
                          [](const auto& family) { return family.param.name; });
 
 }  // namespace

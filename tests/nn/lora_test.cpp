@@ -15,7 +15,7 @@ namespace {
 
 using nn::Recompute;
 
-constexpr nn::BatchShape kShape{2, 13};
+constexpr nn::BatchShape kLoraShape{2, 13};
 constexpr int64_t kRank = 3;
 constexpr float kScale = 1.5f;
 
@@ -29,7 +29,7 @@ constexpr const char* kAll = "q,k,v,o,gate,up,down,";
 constexpr const char* kSome = "q,v,gate,down,";
 
 TinyModel make_model(Family family, std::shared_ptr<const nn::LoraOptions> options,
-                     DType compute = DType::f32, nn::BatchShape shape = kShape) {
+                     DType compute = DType::f32, nn::BatchShape shape = kLoraShape) {
   return TinyModel(tiny_decoder(family, {.lora = std::move(options)}),
                    random_batch(shape, 61, 5, family != Family::gpt2), compute);
 }
@@ -141,8 +141,8 @@ TEST(LoraParameters, FreshAdaptersHaveNoEffect) {
 }
 
 TEST(Neftune, AddsNoiseOfItsSizeInTrainingOnly) {
-  TinyModel plain(tiny_decoder(Family::llama), random_batch(kShape, 61, 5));
-  TinyModel noisy(tiny_decoder(Family::llama, {.neftune_alpha = 5}), random_batch(kShape, 61, 5));
+  TinyModel plain(tiny_decoder(Family::llama), random_batch(kLoraShape, 61, 5));
+  TinyModel noisy(tiny_decoder(Family::llama, {.neftune_alpha = 5}), random_batch(kLoraShape, 61, 5));
   for (auto& [name, p] : plain.parameters()) plain.weights(name) = noisy.weights(name);
   EXPECT_EQ(noisy.evaluate(), plain.evaluate());
   noisy.draw(3);
@@ -156,7 +156,8 @@ TEST(Neftune, AddsNoiseOfItsSizeInTrainingOnly) {
   const std::vector<int32_t> zeros(26);
   int64_t key = 3;
   const Tensor ids{const_cast<int32_t*>(zeros.data()), DType::i32, 1, 26};
-  const nn::Batch batch{.shape = kShape, .tokens = ids, .positions = ids, .noise = {&key, DType::i64, 1, 1}};
+  const nn::Batch batch{
+      .shape = kLoraShape, .tokens = ids, .positions = ids, .noise = {&key, DType::i64, 1, 1}};
   const std::vector<Tensor> params{table.view()};
   model.layers[0]->forward({.stream = stream.ref(), .batch = batch, .params = params, .y = y.view()},
                            Recompute::none);

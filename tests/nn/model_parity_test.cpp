@@ -19,7 +19,7 @@ using nn::FileSlice;
 using Slices = std::vector<FileSlice>;
 
 constexpr int kLayers = 2;
-constexpr double kTolerance = 1e-5;
+constexpr double kModelTolerance = 1e-5;
 
 struct Case {
   std::string name;
@@ -215,9 +215,10 @@ class ModelParity : public ::testing::TestWithParam<Case> {
     const std::vector<float> losses = expected.floats("losses"), norms = expected.floats("grad_norms");
     AdamW optimizer(expected);
     for (size_t i = 0; i < losses.size(); ++i) {
-      EXPECT_NEAR(model.train(nn::Recompute::selective), losses[i], kTolerance * losses[i]) << "step " << i;
+      EXPECT_NEAR(model.train(nn::Recompute::selective), losses[i], kModelTolerance * losses[i])
+          << "step " << i;
       if (i == 0) compare("grad.", expected, model, [&](const std::string& n) { return model.gradient(n); });
-      EXPECT_NEAR(optimizer.step(model), norms[i], kTolerance * norms[i]) << "step " << i;
+      EXPECT_NEAR(optimizer.step(model), norms[i], kModelTolerance * norms[i]) << "step " << i;
     }
     if (!expected.has("weight." + model.parameters().at("embed.weight").files[0].name)) return;
     compare("weight.", expected, model, [&](const std::string& n) { return model.weights(n); });
@@ -228,7 +229,7 @@ class ModelParity : public ::testing::TestWithParam<Case> {
     double worst = 0;
     for (const auto& [name, p] : model.parameters()) {
       const double error = relative_error(ours(name), assemble(p, expected, prefix));
-      EXPECT_LT(error, kTolerance) << prefix << name;
+      EXPECT_LT(error, kModelTolerance) << prefix << name;
       worst = std::max(worst, error);
     }
     RecordProperty(prefix + "worst", fmt::format("{:.1e}", worst));

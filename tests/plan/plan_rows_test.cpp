@@ -20,7 +20,7 @@ nn::LayerList small() {
                             {.hidden = 64, .heads = 4, .blocks = 4, .vocab = 500, .max_seq = 64});
 }
 
-zero::EngineOptions options(int ranks = 4) {
+zero::EngineOptions row_options(int ranks = 4) {
   zero::EngineOptions options{
       .mesh = comm::Mesh::flat(ranks), .shape = {1, 64}, .device = {Device::Kind::cuda, 0}, .threads = 1};
   options.policy.compute = DType::bf16;
@@ -43,16 +43,16 @@ PlanReport report_of(const nn::LayerList& layers, size_t device_limit) {
   report.limits.device = device_limit;
   PlanChoices choices = few_choices();
   choices.limits = report.limits;
-  report.rows = plan_rows({layers, {}}, options(), choices);
+  report.rows = plan_rows({layers, {}}, row_options(), choices);
   report.chosen = report.rows.front();
-  report.deepspeed = compare_deepspeed({layers, {}}, options(), {}, 4);
+  report.deepspeed = compare_deepspeed({layers, {}}, row_options(), {}, 4);
   return report;
 }
 
 // Between the leanest and the widest row.
 size_t middle_limit(const nn::LayerList& layers) {
   std::vector<size_t> totals;
-  for (const PlanRow& row : plan_rows({layers, {}}, options(), few_choices()))
+  for (const PlanRow& row : plan_rows({layers, {}}, row_options(), few_choices()))
     totals.push_back(row.bytes.total(Tier::device));
   std::ranges::sort(totals);
   return totals[totals.size() / 3];
@@ -60,10 +60,10 @@ size_t middle_limit(const nn::LayerList& layers) {
 
 TEST(PlanRows, EveryRowIsWhatARunOfItsSettingBooks) {
   const nn::LayerList layers = small();
-  const auto rows = plan_rows({layers, {}}, options(), few_choices());
+  const auto rows = plan_rows({layers, {}}, row_options(), few_choices());
   EXPECT_EQ(rows.size(), size_t(1 + 3 + 3 + 4) * 3 * 2);
   for (const PlanRow& row : rows) {
-    const zero::MemoryPlan plan = zero::plan_memory(layers, with(options(), row.setting));
+    const zero::MemoryPlan plan = zero::plan_memory(layers, with(row_options(), row.setting));
     for (Tier tier : kTiers) EXPECT_EQ(row.bytes.total(tier), plan.ledger->booked(tier));
     EXPECT_EQ(row.bytes.model_states, plan.model_state_bytes);
     EXPECT_TRUE(row.fits());
@@ -71,7 +71,7 @@ TEST(PlanRows, EveryRowIsWhatARunOfItsSettingBooks) {
 }
 
 TEST(PlanRows, WithoutLimitsTheSmallestMicroBatchStandsForASetting) {
-  for (const PlanRow& row : best_rows(plan_rows({small(), {}}, options(), few_choices()))) {
+  for (const PlanRow& row : best_rows(plan_rows({small(), {}}, row_options(), few_choices()))) {
     EXPECT_EQ(row.setting.micro_batch, 1);
     EXPECT_EQ(row.setting.recompute, nn::Recompute::none);
   }
@@ -81,7 +81,7 @@ TEST(PlanRows, OnlyWhatMakesADifference) {
   EXPECT_EQ(all_choices(Device::Kind::cuda, {}, {}).stages, std::vector{0});
   EXPECT_EQ(all_choices(Device::Kind::cpu, comm::Mesh::flat(4), {}).homes,
             (std::vector{Homes::device, Homes::disk}));
-  const auto alone = plan_rows({small(), {}}, options(1), all_choices(Device::Kind::cuda, {}, {}));
+  const auto alone = plan_rows({small(), {}}, row_options(1), all_choices(Device::Kind::cuda, {}, {}));
   EXPECT_EQ(alone.size(), size_t(4) * 3 * 4);  // one rank may give parameters away at stage 0
 }
 
@@ -109,7 +109,7 @@ TEST(PlanRows, BestFirstAndMicroBatchesEndWhereNothingFits) {
 TEST(PlanRows, ABareNumberTakesItsStatesFromTheFormula) {
   const nn::LayerList layers = small();
   for (int stage = 0; stage <= 3; ++stage) {
-    const zero::EngineOptions stages = with(options(), {.stage = stage, .homes = Homes::optimizer_host});
+    const zero::EngineOptions stages = with(row_options(), {.stage = stage, .homes = Homes::optimizer_host});
     const PlanBytes bytes = plan_bytes({layers, 3e9}, stages), like = plan_bytes({layers, {}}, stages);
     EXPECT_NEAR(double(bytes.model_states), model_states(3e9, stages.policy, comm::Mesh::flat(4)).total(), 4);
     EXPECT_EQ(bytes.at(Tier::device, Purpose::moments), 0u);
@@ -156,12 +156,12 @@ TEST(PlanRows, HomesHaveNames) {
 }
 
 TEST(PlanRows, FlagsSayTheSetting) {
-  EXPECT_EQ(flags_of({.stage = 2, .micro_batch = 4}), "--stage 2 --micro-batch 4");
-  EXPECT_EQ(flags_of({3, Homes::all_host, nn::Recompute::full, 1}),
+  EXPECT_EQ(flags_of(Setting{.stage = 2, .micro_batch = 4}), "--stage 2 --micro-batch 4");
+  EXPECT_EQ(flags_of(Setting{3, Homes::all_host, nn::Recompute::full, 1}),
             "--stage 3 --offload-optimizer cpu --offload-param cpu --recompute full --micro-batch 1");
-  EXPECT_EQ(flags_of({3, Homes::disk, nn::Recompute::selective, 1}),
+  EXPECT_EQ(flags_of(Setting{3, Homes::disk, nn::Recompute::selective, 1}),
             "--stage 3 --offload-optimizer nvme --offload-param nvme --recompute selective --micro-batch 1");
-  EXPECT_EQ(flags_of({1, Homes::disk, nn::Recompute::none, 1}),
+  EXPECT_EQ(flags_of(Setting{1, Homes::disk, nn::Recompute::none, 1}),
             "--stage 1 --offload-optimizer nvme --micro-batch 1");
 }
 

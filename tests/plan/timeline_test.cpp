@@ -30,7 +30,7 @@ Machine toy() {
   return machine;
 }
 
-struct Setting {
+struct TimelineSetting {
   int stage = 0, world = 1;
   Tier optimizer = Tier::device;
   bool overlap = true;
@@ -38,7 +38,7 @@ struct Setting {
   nn::Recompute recompute = nn::Recompute::none;
 };
 
-zero::EngineOptions options(const Setting& setting) {
+zero::EngineOptions options(const TimelineSetting& setting) {
   zero::EngineOptions o{
       .mesh = comm::Mesh::flat(setting.world), .shape = {2, 32}, .device = {Device::Kind::cuda, 0}};
   zero::apply_stage(o.policy, setting.stage);
@@ -53,7 +53,7 @@ zero::EngineOptions options(const Setting& setting) {
   return o;
 }
 
-nn::LayerList model() { return test::tiny_decoder(test::Family::llama, {.blocks = 4}); }
+nn::LayerList timeline_model() { return test::tiny_decoder(test::Family::llama, {.blocks = 4}); }
 
 struct Walked {
   zero::CompiledStep step;
@@ -61,15 +61,15 @@ struct Walked {
   StepTime time;
 };
 Walked walk(const zero::EngineOptions& o, const Machine& machine) {
-  const nn::LayerList layers = model();
+  const nn::LayerList layers = timeline_model();
   Walked w{.step = zero::compile_step(layers, o)};
   w.costs = CostModel(layers, w.step, machine).of_all();
   w.time = walk_step(w.step, w.costs);
   return w;
 }
 
-std::vector<Setting> settings() {
-  std::vector<Setting> all;
+std::vector<TimelineSetting> settings() {
+  std::vector<TimelineSetting> all;
   for (const auto& [stage, world] : {std::pair{0, 1}, {0, 2}, {1, 8}, {2, 16}, {3, 3}, {3, 16}})
     for (Tier tier : {Tier::device, Tier::host, Tier::disk})
       for (bool overlap : {true, false})
@@ -80,7 +80,7 @@ std::vector<Setting> settings() {
 }
 
 TEST(Timeline, EverySecondIsBookedOnce) {
-  for (const Setting& setting : settings()) {
+  for (const TimelineSetting& setting : settings()) {
     const Walked w = walk(options(setting), toy());
     SCOPED_TRACE(testing::Message() << "stage " << setting.stage << " world " << setting.world << " tier "
                                     << int(setting.optimizer) << " overlap " << setting.overlap);
@@ -101,7 +101,7 @@ TEST(Timeline, EverySecondIsBookedOnce) {
 }
 
 TEST(Timeline, OrderIsKept) {
-  for (const Setting& setting : settings()) {
+  for (const TimelineSetting& setting : settings()) {
     const Walked w = walk(options(setting), toy());
     const auto& list = w.step.program.instructions;
     std::array<double, zero::kLanes> lane_end;
@@ -126,7 +126,7 @@ TEST(Timeline, OneRankWithEverythingAtHandWaitsForNothing) {
 
 TEST(Timeline, OverlapHidesWhatTheOtherSettingShows) {
   for (int stage : {0, 1, 2, 3}) {
-    Setting setting{.stage = stage, .world = 8};
+    TimelineSetting setting{.stage = stage, .world = 8};
     setting.overlap = false;
     const Walked apart = walk(options(setting), toy());
     setting.overlap = true;
@@ -140,20 +140,20 @@ TEST(Timeline, OverlapHidesWhatTheOtherSettingShows) {
 
 // Whatever is made slow is what the step is found to wait for.
 TEST(Timeline, TheSlowPartIsNamed) {
-  struct Case {
-    Setting setting;
+  struct SlowPart {
+    TimelineSetting setting;
     double cpu_share;
     Wait wait;
     std::function<void(Machine&)> slow;
   };
   const auto slower = [](double& rate) { rate /= 1000; };
-  const std::vector<Case> cases{
+  const std::vector<SlowPart> cases{
       {{.stage = 3, .world = 8}, 0, Wait::communication, [&](Machine& m) { slower(m.inside.rate); }},
       {{.stage = 2, .world = 16}, 0, Wait::communication, [&](Machine& m) { slower(m.between.rate); }},
       {{.optimizer = Tier::host}, 0, Wait::host_link, [&](Machine& m) { slower(m.host_link); }},
       {{.optimizer = Tier::disk}, 0, Wait::disk, [&](Machine& m) { slower(m.disk_write); }},
       {{.optimizer = Tier::host}, 0.5, Wait::cpu_updates, [&](Machine& m) { slower(m.host_updates); }}};
-  for (const Case& c : cases) {
+  for (const SlowPart& c : cases) {
     Machine machine = toy();
     c.slow(machine);
     zero::EngineOptions o = options(c.setting);
@@ -180,7 +180,7 @@ TEST(Timeline, CpuRanksShareTheirCores) {
   o.policy.compute = DType::f32;
   const Walked w = walk(o, cores);
   o.mesh = {};
-  const StepTime one = predict_step(model(), o, cores);
+  const StepTime one = predict_step(timeline_model(), o, cores);
   double all = 0;
   for (const Cost& cost : w.costs) all += cost.seconds;
   EXPECT_GT(w.time.step_s, 1.9 * one.step_s);

@@ -18,7 +18,7 @@ namespace {
 using nlohmann::json;
 using test::expect_error;
 
-StepRecord example() {
+StepRecord example_step() {
   return {.step = 3,
           .loss = 2.0 / 3,
           .grad_norm = 1e-7 / 3,
@@ -48,7 +48,7 @@ std::vector<json> lines_of(const Path& path) {
 }
 
 TEST(Metrics, ARecordReadsBackExactly) {
-  const StepRecord record = example();
+  const StepRecord record = example_step();
   const json line = json::parse(to_json(record));
   EXPECT_EQ(line.at("step"), record.step);
   EXPECT_EQ(line.at("loss").get<double>(), record.loss);
@@ -102,7 +102,7 @@ TEST(Metrics, EventsReadBackExactly) {
 }
 
 TEST(Metrics, ASkippedStepNamesTheTensor) {
-  StepRecord record = example();
+  StepRecord record = example_step();
   record.loss = std::nan("");
   record.grad_norm = INFINITY;
   record.skipped = true;
@@ -119,7 +119,7 @@ TEST(MetricsFile, HasOneLinePerStepAndALastOne) {
   const test::TempDir folder;
   const Path path = folder.write("metrics.jsonl", "left over from another run\n");
   MetricsFile file(path);
-  StepRecord record = example();
+  StepRecord record = example_step();
   for (record.step = 1; record.step <= 5; ++record.step) {
     file.append(record);
     ASSERT_EQ(lines_of(path).size(), size_t(record.step));  // readable at once
@@ -149,12 +149,12 @@ TEST(MetricsFile, ReportsAFullDisk) {
   const FileSystemOverride override(disk);
   const test::TempDir folder;
   MetricsFile file(folder.path() / "metrics.jsonl");
-  file.append(example());
+  file.append(example_step());
   disk.room = 100;  // less than a line
-  expect_error(ErrorKind::io, {"metrics.jsonl", "No space left"}, [&] { file.append(example()); });
+  expect_error(ErrorKind::io, {"metrics.jsonl", "No space left"}, [&] { file.append(example_step()); });
   // Once there is room again, both lines take the place of the torn one.
   disk.room = 1 << 20;
-  file.append(example());
+  file.append(example_step());
   EXPECT_EQ(lines_of(folder.path() / "metrics.jsonl").size(), 3u);
 }
 

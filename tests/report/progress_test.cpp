@@ -13,7 +13,7 @@
 namespace zeno::report {
 namespace {
 
-ProgressState example() {
+ProgressState example_progress() {
   return {.step = 50,
           .total = 200,
           .loss = 2.34567,
@@ -49,27 +49,28 @@ TEST(ProgressFormat, Duration) {
 }
 
 TEST(ProgressFormat, PlainLine) {
-  EXPECT_EQ(plain_line(example()),
+  EXPECT_EQ(plain_line(example_progress()),
             "step 50/200  loss 2.3457  lr 0.0003  12.3k tokens/s  memory 1.15 GiB  ETA 12:34");
-  ProgressState skipped = example();
+  ProgressState skipped = example_progress();
   skipped.skipped = true;
   EXPECT_NE(plain_line(skipped).find("step skipped"), std::string::npos);
 }
 
 TEST(ProgressFormat, BarFitsEveryWidth) {
-  for (int width = 0; width <= 200; ++width) ASSERT_LE(int(bar_line(example(), width).size()), width);
-  EXPECT_EQ(bar_line(example(), -3), "");
+  for (int width = 0; width <= 200; ++width)
+    ASSERT_LE(int(bar_line(example_progress(), width).size()), width);
+  EXPECT_EQ(bar_line(example_progress(), -3), "");
   EXPECT_EQ(
-      bar_line(example(), 100),
+      bar_line(example_progress(), 100),
       "[=======                       ] 50/200  loss 2.3457  ETA 12:34  12.3k tok/s  lr 0.0003  1.15 GiB");
-  EXPECT_EQ(bar_line(example(), 50), "[====             ] 50/200  loss 2.3457  ETA 12:34");
-  EXPECT_EQ(bar_line(example(), 20), "50/200  loss 2.3457");
-  EXPECT_EQ(bar_line(example(), 4), "50/2");
+  EXPECT_EQ(bar_line(example_progress(), 50), "[====             ] 50/200  loss 2.3457  ETA 12:34");
+  EXPECT_EQ(bar_line(example_progress(), 20), "50/200  loss 2.3457");
+  EXPECT_EQ(bar_line(example_progress(), 4), "50/2");
 }
 
 TEST(ProgressFormat, BarFillsUp) {
   int before = -1;
-  ProgressState state = example();
+  ProgressState state = example_progress();
   for (state.step = 0; state.step <= state.total; ++state.step) {
     const std::string line = bar_line(state, 120);
     const int filled = int(std::ranges::count(line, '='));

@@ -1,6 +1,7 @@
 // The page as text: what a browser without script, a search or another program finds in it. tests/report
 // looks at it in a browser.
 #include "zeno/report/page/report_html.h"
+#include "tests/support/text.h"
 
 #include <gtest/gtest.h>
 
@@ -19,7 +20,7 @@ namespace {
 using nlohmann::json;
 using page::html_text, page::json_in_html;
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+using test::has;
 
 TEST(HtmlText, StaysText) {
   EXPECT_EQ(html_text("a < b && \"c\" > 'd'"), "a &lt; b &amp;&amp; &quot;c&quot; &gt; &#39;d&#39;");

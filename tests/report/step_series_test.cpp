@@ -10,7 +10,7 @@ namespace {
 
 using Value = StepSeries::Value;
 
-ReportStep wave(int64_t step) {
+ReportStep wave_step(int64_t step) {
   return {
       .step = step, .loss = std::sin(0.37 * double(step)) + 2, .grad_norm = 1, .tokens_per_s = double(step)};
 }
@@ -18,14 +18,14 @@ ReportStep wave(int64_t step) {
 TEST(StepSeries, ShortRunsStayAsTheyAre) {
   StepSeries series;
   EXPECT_TRUE(series.empty());
-  for (int64_t step = 1; step <= int64_t(StepSeries::kStretches); ++step) series.add(wave(step));
+  for (int64_t step = 1; step <= int64_t(StepSeries::kStretches); ++step) series.add(wave_step(step));
   const auto raw = series.extremes(Value::loss), means = series.means(Value::loss);
   const auto samples = series.samples();
   ASSERT_EQ(raw.size(), StepSeries::kStretches);
   ASSERT_EQ(means.size(), StepSeries::kStretches);
   ASSERT_EQ(samples.size(), StepSeries::kStretches);
   for (size_t i = 0; i < raw.size(); ++i) {
-    const ReportStep step = wave(int64_t(i) + 1);
+    const ReportStep step = wave_step(int64_t(i) + 1);
     EXPECT_EQ(raw[i].x, step.step);
     EXPECT_EQ(raw[i].y, step.loss);
     EXPECT_EQ(means[i].y, step.loss);
@@ -38,7 +38,7 @@ TEST(StepSeries, LongRunsKeepExtremesGapsMeansAndBothEnds) {
   constexpr int64_t kSteps = 1'000'003;
   StepSeries series;
   for (int64_t i = 1; i <= kSteps; ++i) {
-    ReportStep step = wave(i);
+    ReportStep step = wave_step(i);
     if (i == 313'370) step.loss = 500;
     if (i == 777'777) step.loss = -500;
     if (i == 555'555) step.loss = NAN;
@@ -64,7 +64,7 @@ TEST(StepSeries, LongRunsKeepExtremesGapsMeansAndBothEnds) {
   // Nothing invented.
   for (const SeriesPoint& p : raw) {
     if (!std::isfinite(p.y) || std::abs(p.y) == 500) continue;
-    ASSERT_EQ(p.y, wave(p.x).loss) << p.x;
+    ASSERT_EQ(p.y, wave_step(p.x).loss) << p.x;
   }
   const auto means = series.means(Value::tokens_per_s);
   ASSERT_LE(means.size(), StepSeries::kStretches);

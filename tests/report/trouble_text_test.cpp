@@ -1,4 +1,5 @@
 #include "zeno/report/trouble_text.h"
+#include "tests/support/text.h"
 
 #include <gtest/gtest.h>
 
@@ -27,7 +28,7 @@ std::string text_of(TroubleKind kind, const TroubleSetting& s) {
   for (const std::string& remedy : remedies({.kind = kind, .share = 0.2}, s)) text += remedy + "\n";
   return text;
 }
-bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+using test::has;
 
 TEST(TroubleText, OneLineSaysWhatHowMuchWhereAndWhatHelps) {
   TroubleSetting s = setting(3, 8);

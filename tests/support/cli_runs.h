@@ -15,8 +15,6 @@
 
 namespace zeno::test {
 
-inline const std::string kZeno = std::string(ZENO_BINARY_DIR) + "/zeno";
-
 class CliRuns : public testing::Test {
  protected:
   explicit CliRuns(int hidden = 32) : hidden_(hidden) {}

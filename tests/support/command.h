@@ -8,6 +8,8 @@
 
 namespace zeno::test {
 
+inline const std::string kZeno = std::string(ZENO_BINARY_DIR) + "/zeno";
+
 struct CommandResult {
   int exit_code = -1;  // 128 + signal when it was killed
   std::string output;  // stdout and stderr

@@ -19,7 +19,7 @@ std::string repeated(std::string_view text, size_t times) {
   return out;
 }
 
-Tokenizer parse(const json& file) { return Tokenizer::parse(file.dump(), "tokenizer.json"); }
+Tokenizer parse_file(const json& file) { return Tokenizer::parse(file.dump(), "tokenizer.json"); }
 
 json steps(const char* type, const char* key, json list) { return {{"type", type}, {key, std::move(list)}}; }
 json normalizers(json list) { return steps("Sequence", "normalizers", std::move(list)); }
@@ -52,7 +52,7 @@ json unigram(const std::string& token) {
 }
 
 void expect_too_long(const json& file, const std::string& text) {
-  const Tokenizer tokenizer = parse(file);
+  const Tokenizer tokenizer = parse_file(file);
   expect_error(ErrorKind::data, {"normalizers expand one text to more than"},
                [&] { (void)tokenizer.encode(text); });
 }
@@ -61,7 +61,7 @@ TEST(TokenizerLimits, PiecesOfOneTextShareTheRoomToGrow) {
   json file = words_of_a();
   const json longer = replace("String", "a", repeated("a", 1000));
   file["normalizer"] = normalizers({longer, longer});
-  EXPECT_EQ(parse(file).encode("a").size(), 1'000'000u);
+  EXPECT_EQ(parse_file(file).encode("a").size(), 1'000'000u);
   expect_too_long(file, repeated("a<s>", 100));
 }
 
@@ -69,7 +69,7 @@ TEST(TokenizerLimits, WhatIsRemovedAgainCounts) {
   json file = words_of_a();
   const json longer = replace("String", "a", repeated("a", 1000));
   file["normalizer"] = normalizers({longer, longer, replace("Regex", "a+", "a")});
-  EXPECT_EQ(parse(file).encode("a").size(), 1u);
+  EXPECT_EQ(parse_file(file).encode("a").size(), 1u);
   expect_too_long(file, repeated("a<s>", 100));
 }
 
@@ -87,7 +87,8 @@ TEST(TokenizerLimits, AddedTokensShareTheRoomToGrow) {
   for (int i = 0; i < 10; ++i)
     file["added_tokens"].push_back(
         {{"id", 5 + i}, {"content", "a" + std::to_string(i)}, {"special", false}, {"normalized", true}});
-  expect_error(ErrorKind::data, {"normalizers expand one text to more than"}, [&] { (void)parse(file); });
+  expect_error(ErrorKind::data, {"normalizers expand one text to more than"},
+               [&] { (void)parse_file(file); });
 }
 
 TEST(TokenizerLimits, StepsAreCountedHoweverNested) {
@@ -95,12 +96,13 @@ TEST(TokenizerLimits, StepsAreCountedHoweverNested) {
   file["normalizer"] = normalizers(json(64, {{"type", "NFC"}}));
   file["pre_tokenizer"] = pre_tokenizers(json(64, {{"type", "Whitespace"}}));
   file["post_processor"] = processors(json(63, byte_level()));
-  EXPECT_EQ(parse(file).encode("a a").size(), 2u);
+  EXPECT_EQ(parse_file(file).encode("a a").size(), 2u);
 
   const auto refused = [&](const char* part, const json& inner, const char* what, auto make) {
     json bad = words_of_a();
     bad[part] = make(json(8, make(json(9, inner))));
-    expect_error(ErrorKind::data, {"tokenizer.json", "has more than 64 ", what}, [&] { (void)parse(bad); });
+    expect_error(ErrorKind::data, {"tokenizer.json", "has more than 64 ", what},
+                 [&] { (void)parse_file(bad); });
   };
   refused("normalizer", {{"type", "NFC"}}, "normalizers", normalizers);
   refused("pre_tokenizer", {{"type", "Whitespace"}}, "pre-tokenizers", pre_tokenizers);
@@ -119,8 +121,8 @@ TEST(TokenizerLimits, TemplatesTogetherAddAThousandTokens) {
                                                          {"special_tokens", {{"[X]", start}}}}));
     return file;
   };
-  EXPECT_EQ(parse(with(2, 512)).encode("a", {.add_special = true}).size(), 1025u);
-  expect_error(ErrorKind::data, {"at most 1024"}, [&] { (void)parse(with(2, 513)); });
+  EXPECT_EQ(parse_file(with(2, 512)).encode("a", {.add_special = true}).size(), 1025u);
+  expect_error(ErrorKind::data, {"at most 1024"}, [&] { (void)parse_file(with(2, 513)); });
 }
 
 TEST(TokenizerLimits, ATemplateHasTheTextOnce) {
@@ -131,15 +133,15 @@ TEST(TokenizerLimits, ATemplateHasTheTextOnce) {
                             {"pair", json::array()},
                             {"special_tokens", json::object()}};
   expect_error(ErrorKind::data, {"tokenizer.json.post_processor: sequence A occurs twice"},
-               [&] { (void)parse(file); });
+               [&] { (void)parse_file(file); });
 }
 
 TEST(TokenizerLimits, TokensThatAreMatchedEverywhereAreShort) {
   const auto expect_refused = [](const json& file) {
-    expect_error(ErrorKind::data, {"513 bytes", "at most 512"}, [&] { (void)parse(file); });
+    expect_error(ErrorKind::data, {"513 bytes", "at most 512"}, [&] { (void)parse_file(file); });
   };
   const std::string fits = repeated("a", 512), longer = repeated("a", 513);
-  EXPECT_EQ(parse(unigram(fits)).encode(longer).size(), 2u);
+  EXPECT_EQ(parse_file(unigram(fits)).encode(longer).size(), 2u);
   expect_refused(unigram(longer));
 
   json pieces = words_of_a();
@@ -155,7 +157,7 @@ TEST(TokenizerLimits, APieceHasABound) {
   const std::string word(size_t(9) << 20, 'a');
   for (const json& file : {words_of_a(), unigram("aa")})
     expect_error(ErrorKind::data, {"without a word boundary", "split the text"},
-                 [&, tokenizer = parse(file)] { (void)tokenizer.encode(word); });
+                 [&, tokenizer = parse_file(file)] { (void)tokenizer.encode(word); });
 }
 
 TEST(TokenizerLimits, ALongTextOfWordsIsNoPiece) {
@@ -164,7 +166,7 @@ TEST(TokenizerLimits, ALongTextOfWordsIsNoPiece) {
   const std::string text = repeated(" aa", words);
   for (const bool split : {false, true}) {
     file["pre_tokenizer"] = metaspace(split);
-    EXPECT_EQ(parse(file).encode(text).size(), 2 * words) << split;
+    EXPECT_EQ(parse_file(file).encode(text).size(), 2 * words) << split;
   }
 }
 

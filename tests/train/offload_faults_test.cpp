@@ -12,6 +12,7 @@
 #include "tests/support/faulty_files.h"
 #include "tests/support/homes.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/text.h"
 #include "zeno/base/rng.h"
 #include "zeno/checkpoint/state_file.h"
 #include "zeno/train/saving/checkpoint_state.h"
@@ -32,8 +33,6 @@ struct Attempt {
   uint64_t hash = 0;
   bool failed() const { return !errors[0].empty(); }
 };
-
-bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 class OffloadFaults : public testing::TestWithParam<int> {
  protected:

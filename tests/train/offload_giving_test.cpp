@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using checkpoint::Checkpoint;
 
-constexpr int kSteps = 4;
+constexpr int kGivingSteps = 4;
 
 ino_t inode(const Path& path) {
   struct stat info;
@@ -57,7 +57,7 @@ class OffloadGiving : public testing::TestWithParam<int> {
       zero::Engine engine = make_engine(spec_, world);
       first > 0 ? train::restore(Checkpoint::open(saved(first)), engine) : engine.load(init_values);
       Result mine;
-      for (int step = first; step < kSteps; ++step) {
+      for (int step = first; step < kGivingSteps; ++step) {
         mine.losses.push_back(train_steps(spec_, engine, world, step, step + 1).front());
         const ino_t before = inode(disk_.path() / (step % 2 == 0 ? "zeno-rank0.swap" : "zeno-rank0b.swap"));
         if (saves) mine.problems.push_back(save(folder_.path(), step + 1, engine, world));
@@ -85,12 +85,12 @@ TEST_P(OffloadGiving, TheFileItselfIsTheCheckpoint) {
   {
     const FileSystemOverride use(files);
     const Result result = run(true);
-    EXPECT_EQ(result.problems, std::vector<std::string>(kSteps));
+    EXPECT_EQ(result.problems, std::vector<std::string>(kGivingSteps));
     EXPECT_EQ(result.losses, plain.losses);
     EXPECT_EQ(result.hash, plain.hash);
   }
-  EXPECT_EQ(files.count(FileCall::pwrite), kSteps * ranks()) << "headers, and nothing else";
-  for (int step = 1; step <= kSteps; ++step) {
+  EXPECT_EQ(files.count(FileCall::pwrite), kGivingSteps * ranks()) << "headers, and nothing else";
+  for (int step = 1; step <= kGivingSteps; ++step) {
     EXPECT_EQ(checkpoint::find_damage(saved(step)), std::vector<std::string>()) << "step " << step;
     EXPECT_EQ(file_exists(saved(step) / checkpoint::state_file_name(0, ranks())), ranks() == 2);
   }
@@ -125,7 +125,7 @@ TEST_P(OffloadGiving, ASaveThatFailsIsMissedAndNoMore) {
   const Result plain = run(false);
   for (const FileCall call : {FileCall::open, FileCall::pwrite, FileCall::fsync, FileCall::rename}) {
     for (const char* where : {"zeno-rank0b.swap", "zeno-rank0.swap", "-swap.safetensors"}) {
-      for (int64_t at = 0; at < kSteps; ++at) {
+      for (int64_t at = 0; at < kGivingSteps; ++at) {
         // The first file is made before anything is saved, and writing states is no part of a save.
         const bool swap = where != std::string_view("-swap.safetensors");
         if (swap && call == FileCall::pwrite) continue;
@@ -142,7 +142,7 @@ TEST_P(OffloadGiving, ASaveThatFailsIsMissedAndNoMore) {
         EXPECT_EQ(result.losses, plain.losses) << what;
         EXPECT_EQ(result.hash, plain.hash) << what;
         int missed = 0;
-        for (int step = 1; step <= kSteps; ++step) {
+        for (int step = 1; step <= kGivingSteps; ++step) {
           const std::string& problem = result.problems[size_t(step) - 1];
           missed += !problem.empty();
           EXPECT_EQ(file_exists(saved(step) / checkpoint::kManifestName), problem.empty()) << what;

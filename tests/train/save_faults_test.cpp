@@ -17,7 +17,8 @@ namespace fs = std::filesystem;
 using checkpoint::find_damage;
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kFlags = "--ranks 2 --stage 3 --micro-batch 1 --steps 6 --save-every 2 --keep-last 0 ";
+constexpr const char* kFaultFlags =
+    "--ranks 2 --stage 3 --micro-batch 1 --steps 6 --save-every 2 --keep-last 0 ";
 
 struct Kind {
   const char* name;
@@ -39,12 +40,12 @@ const std::vector<Kind> kKinds = {
 class SaveFaults : public testing::Test {
  protected:
   void SetUp() override {
-    runs_.train("whole", kFlags);
+    runs_.train("whole", kFaultFlags);
     expected_ = runs_.outcome("whole");
   }
   // Goes on from what is on the disk; the end must be that of the run that never failed.
   void expect_goes_on(const std::string& what) {
-    runs_.train("out", std::string(kFlags) + "--resume auto");
+    runs_.train("out", std::string(kFaultFlags) + "--resume auto");
     EXPECT_EQ(runs_.outcome("out"), expected_) << what;
   }
   // False: a save makes fewer calls.
@@ -57,7 +58,7 @@ class SaveFaults : public testing::Test {
     const auto begin = Clock::now();
     {
       const FileSystemOverride use(files);
-      runs_.train("out", kFlags);
+      runs_.train("out", kFaultFlags);
     }
     EXPECT_LT(Clock::now() - begin, std::chrono::seconds(30)) << what;
     EXPECT_EQ(runs_.outcome("out"), expected_) << what;
@@ -85,7 +86,7 @@ TEST_F(SaveFaults, EveryCallOfASaveMayFail) {
   FaultyFiles counting("step-00000004");
   {
     const FileSystemOverride use(counting);
-    runs_.train("counted", kFlags);
+    runs_.train("counted", kFaultFlags);
   }
   for (size_t i = 0; i < kKinds.size(); ++i) {
     const int64_t calls = counting.count(kKinds[i].fault.call);
@@ -105,7 +106,7 @@ TEST_F(SaveFaults, ADiskThatStaysFullLosesNothing) {
   FaultyFiles counting("/out/");
   {
     const FileSystemOverride use(counting);
-    runs_.train("out", kFlags);
+    runs_.train("out", kFaultFlags);
   }
   const int64_t calls = counting.count(FileCall::pwrite);
   for (int64_t at = 1; at < calls; at += ZENO_FULL_TESTS ? 1 : calls / 3) {
@@ -114,7 +115,7 @@ TEST_F(SaveFaults, ADiskThatStaysFullLosesNothing) {
     const auto begin = Clock::now();
     try {
       const FileSystemOverride use(files);
-      runs_.train("out", kFlags);
+      runs_.train("out", kFaultFlags);
     } catch (const Error& error) {
       EXPECT_EQ(int(error.kind()), int(ErrorKind::io)) << error.what();
       EXPECT_NE(std::string(error.what()).find("No space left"), std::string::npos) << error.what();
@@ -129,7 +130,7 @@ TEST_F(SaveFaults, TrainingGoesOnWhenTheBestModelCannotBeSaved) {
   runs_.dir().write("text.txt", std::string(5000, 'e'));
   const std::string text = runs_.path("text.txt");
   const std::string flags =
-      std::string(kFlags) + "--data " + text + " --eval-data " + text + " --eval-every 2 --keep-best ";
+      std::string(kFaultFlags) + "--data " + text + " --eval-data " + text + " --eval-every 2 --keep-best ";
   const report::RunSummary good = runs_.train("good", flags);
   ASSERT_EQ(good.saved_step, 6);  // every evaluation is better than the one before
   for (const FileCall call : {FileCall::open, FileCall::pwrite, FileCall::rename}) {
@@ -157,7 +158,7 @@ TEST_F(SaveFaults, NothingGetsItsNameBeforeItIsOnTheDisk) {
   FaultyFiles files("step-00000004");
   {
     const FileSystemOverride use(files);
-    runs_.train("out", kFlags);
+    runs_.train("out", kFaultFlags);
   }
   std::map<std::string, bool> synced;  // by path; a folder's own entry: its names
   int renames = 0;
@@ -179,7 +180,7 @@ TEST_F(SaveFaults, NothingGetsItsNameBeforeItIsOnTheDisk) {
 // One damaged bit, a cut or a missing file of the newest checkpoint: --resume auto takes the one before, and
 // naming the damaged one is an error.
 TEST_F(SaveFaults, DamageIsNeverResumedFrom) {
-  runs_.train("part", kFlags);
+  runs_.train("part", kFaultFlags);
   fs::remove_all(runs_.checkpoint("part", 6));
   const Path newest = runs_.checkpoint("out", 4);
   int turn = 0;
@@ -200,7 +201,8 @@ TEST_F(SaveFaults, DamageIsNeverResumedFrom) {
         file.seekp(std::streamoff(at));
         file.put(byte);
       }
-      EXPECT_THROW(runs_.train("other", std::string(kFlags) + "--resume " + newest.string()), Error) << what;
+      EXPECT_THROW(runs_.train("other", std::string(kFaultFlags) + "--resume " + newest.string()), Error)
+          << what;
       expect_goes_on(what);
     }
   }

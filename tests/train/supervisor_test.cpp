@@ -1,4 +1,5 @@
 #include "zeno/train/supervisor.h"
+#include "tests/support/text.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -18,7 +19,7 @@ using namespace std::chrono_literals;
 
 constexpr ChildEnd kKilled{SIGKILL, 137, 12300ms};
 ChildEnd ended(ErrorKind kind) { return {0, exit_code(kind), 4000ms}; }
-bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+using test::has;
 
 TEST(OnlyZombiesLeft, TellsALauncherThatForgotItsProcesses) {
   const pid_t launcher = fork();

@@ -9,7 +9,7 @@
 namespace zeno::test {
 namespace {
 
-const std::string kFlags = "--ranks 2 --stage 2 --micro-batch 2 --steps 6 --eval-split 8 ";
+const std::string kTrainerFlags = "--ranks 2 --stage 2 --micro-batch 2 --steps 6 --eval-split 8 ";
 
 void only_step(train::Trainer& trainer) {
   while (!trainer.done()) trainer.step();
@@ -17,15 +17,15 @@ void only_step(train::Trainer& trainer) {
 
 TEST(Trainer, StepsAloneGiveTheBitsOfTheRun) {
   const SmallRuns runs;
-  const uint64_t expected = runs.train("whole", kFlags).weights_hash;
-  EXPECT_EQ(runs.train("stepped", kFlags, only_step).weights_hash, expected);
+  const uint64_t expected = runs.train("whole", kTrainerFlags).weights_hash;
+  EXPECT_EQ(runs.train("stepped", kTrainerFlags, only_step).weights_hash, expected);
 }
 
 TEST(Trainer, TheLoopDecidesWhenToEvaluateAndSave) {
   const SmallRuns runs;
-  const report::RunSummary whole = runs.train("whole", kFlags);
+  const report::RunSummary whole = runs.train("whole", kTrainerFlags);
   const report::RunSummary own =
-      runs.train("own", kFlags + "--save-every 1000", [&](train::Trainer& trainer) {
+      runs.train("own", kTrainerFlags + "--save-every 1000", [&](train::Trainer& trainer) {
         while (!trainer.done()) {
           trainer.step();
           if (trainer.steps() != 3) continue;
@@ -46,8 +46,8 @@ TEST(Trainer, TheLoopDecidesWhenToEvaluateAndSave) {
 
 TEST(Trainer, ALoopMayEndEarlyAndTheRunGoesOnLater) {
   const SmallRuns runs;
-  const uint64_t expected = runs.train("whole", kFlags).weights_hash;
-  const std::string saves = kFlags + "--save-every 1000 ";
+  const uint64_t expected = runs.train("whole", kTrainerFlags).weights_hash;
+  const std::string saves = kTrainerFlags + "--save-every 1000 ";
   const report::RunSummary part = runs.train("part", saves, [](train::Trainer& trainer) {
     while (trainer.steps() < 4) trainer.step();
     trainer.save();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tests/support/full_tests.h"
 #include "tests/support/homes.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/train_run.h"
@@ -15,11 +16,11 @@ namespace {
 
 using test::Family;
 using test::Homes;
+using test::kFull;
 using test::run_threads;
 using test::RunResult;
 using test::RunSpec;
 
-constexpr bool kFull = ZENO_FULL_TESTS;
 constexpr int kBlocks = 6;
 
 RunSpec deep(Family family = Family::llama) {

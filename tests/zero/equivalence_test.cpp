@@ -3,6 +3,7 @@
 // test-full` all of it (ZENO_FULL_TESTS is set by CMake for that target).
 #include <gtest/gtest.h>
 
+#include "tests/support/full_tests.h"
 #include "tests/support/train_run.h"
 #include "zeno/base/rng.h"
 
@@ -10,11 +11,10 @@ namespace zeno::zero {
 namespace {
 
 using test::Family;
+using test::kFull;
 using test::run_threads;
 using test::RunResult;
 using test::RunSpec;
-
-constexpr bool kFull = ZENO_FULL_TESTS;
 
 struct Case {
   Family family;

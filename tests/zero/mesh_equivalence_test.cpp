@@ -5,6 +5,7 @@
 #include <array>
 
 #include "tests/support/expect_error.h"
+#include "tests/support/full_tests.h"
 #include "tests/support/temp_dir.h"
 #include "tests/zero/mesh_runs.h"
 #include "zeno/base/rng.h"
@@ -16,11 +17,10 @@ using comm::Axes;
 using comm::kDataAxes;
 using comm::kShardAxes;
 using test::Family;
+using test::kFull;
 using test::run_threads;
 using test::RunResult;
 using test::RunSpec;
-
-constexpr bool kFull = ZENO_FULL_TESTS;
 
 struct Shape {
   int outer, inner;

@@ -11,12 +11,12 @@ namespace {
 using test::Family;
 using test::OwnedBatch;
 
-constexpr nn::BatchShape kShape{1, 12};
+constexpr nn::BatchShape kPadded{1, 12};
 constexpr int kSequences = 8;
 constexpr size_t kValid[kSequences] = {1, 0, 9, 2, 0, 8, 1, 0};
 
 OwnedBatch sequence(int id) {
-  OwnedBatch batch = test::make_batch(kShape, 61, 2, id);
+  OwnedBatch batch = test::make_batch(kPadded, 61, 2, id);
   const size_t keep = std::min(batch.valid_rows.size(), kValid[id]);
   for (size_t i = keep; i < batch.valid_rows.size(); ++i) batch.targets[size_t(batch.valid_rows[i])] = -1;
   batch.valid_rows.resize(keep);
@@ -40,18 +40,18 @@ OwnedBatch joined(int first, int count) {
   return all;
 }
 
-struct Outcome {
+struct Trained {
   std::vector<double> losses, norms;
   int64_t tokens = 0;
 };
 
 // Two steps on the same eight sequences, dealt to ranks and micro-batches.
-Outcome train(int world, int stage, int per_micro_batch) {
-  Outcome outcome;
+Trained train(int world, int stage, int per_micro_batch) {
+  Trained outcome;
   comm::run_thread_ranks(world, {}, [&](comm::World& w) {
     const int k = kSequences / world / per_micro_batch;
     EngineOptions options{
-        .mesh = comm::Mesh::flat(w.size()), .shape = {per_micro_batch, kShape.seq}, .threads = 1};
+        .mesh = comm::Mesh::flat(w.size()), .shape = {per_micro_batch, kPadded.seq}, .threads = 1};
     apply_stage(options.policy, stage);
     options.policy.micro_batches = k;
     Engine engine(test::tiny_decoder(Family::llama), options, w);
@@ -74,11 +74,11 @@ Outcome train(int world, int stage, int per_micro_batch) {
 }
 
 TEST(Normalisation, UnevenMicroBatchesEqualOneBigBatch) {
-  const Outcome big = train(1, 0, kSequences);
+  const Trained big = train(1, 0, kSequences);
   EXPECT_GT(big.tokens, 15);
   for (const auto& [world, stage, size] :
        {std::tuple{1, 0, 1}, {1, 0, 2}, {2, 1, 1}, {2, 3, 4}, {4, 2, 1}, {8, 3, 1}}) {
-    const Outcome cut = train(world, stage, size);
+    const Trained cut = train(world, stage, size);
     EXPECT_EQ(cut.tokens, big.tokens);
     for (size_t i = 0; i < big.losses.size(); ++i) {
       EXPECT_NEAR(cut.losses[i], big.losses[i], 2e-5 * big.losses[i]) << "world " << world << " step " << i;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "tests/support/full_tests.h"
 #include "tests/support/homes.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/train_run.h"
@@ -17,11 +18,10 @@ namespace {
 using test::all_homes;
 using test::Family;
 using test::Homes;
+using test::kFull;
 using test::run_threads;
 using test::RunResult;
 using test::RunSpec;
-
-constexpr bool kFull = ZENO_FULL_TESTS;
 
 class OffloadMatrix : public testing::TestWithParam<int> {
  protected:

@@ -12,7 +12,7 @@ using comm::Axes;
 using comm::Axis;
 using List = std::vector<Communication>;
 
-constexpr Axes kInner{Axis::inner}, kOuter{Axis::outer};
+constexpr Axes kMatchInner{Axis::inner}, kOuter{Axis::outer};
 
 // The programs of a mesh 2 × 2, each of which a test may spoil.
 class Match : public testing::Test {
@@ -76,7 +76,7 @@ TEST_F(Match, AnotherOrderWithinACommunicatorIsFound) {
 
 // Each pair of ranks agrees on what it does together, and yet all four wait in a circle.
 TEST_F(Match, ACircleOfWaitsIsFound) {
-  const Communication row{{Lane::gather, kInner}, "gather row"},
+  const Communication row{{Lane::gather, kMatchInner}, "gather row"},
       column{{Lane::gather, kOuter}, "gather column"};
   ranks_ = {{row, column}, {column, row}, {column, row}, {row, column}};
   expect_mismatch({"gather row", "gather column"});
@@ -142,7 +142,7 @@ TEST_F(MatchStages, StagesThatBothSendFirstAreFound) {
 
 // Groups that share no rank need no common order.
 TEST_F(Match, IndependentGroupsMayDiffer) {
-  const Communication a{{Lane::gather, kInner}, "gather a"}, b{{Lane::reduce, kInner}, "reduce b"};
+  const Communication a{{Lane::gather, kMatchInner}, "gather a"}, b{{Lane::reduce, kMatchInner}, "reduce b"};
   ranks_ = {{a, b}, {a, b}, {b, a}, {b, a}};
   EXPECT_NO_THROW(match_all());
 }

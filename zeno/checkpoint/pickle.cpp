@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kMostValues = size_t(1) << 21;
 // In all lists and dicts together: real values are items once or twice.
 constexpr size_t kMostItems = 4 * kMostValues;
-constexpr size_t kMostNameBytes = 255, kMostDimensions = 64;
+constexpr size_t kMostNameBytes = 255, kMostTensorDimensions = 64;
 
 struct StorageType {
   std::string_view name;
@@ -324,7 +324,7 @@ void Machine::step(uint8_t code) {
 }
 
 std::vector<int64_t> Machine::integers(const PickleNode& node) const {
-  check(node.list() != nullptr && node.list()->items.size() <= kMostDimensions,
+  check(node.list() != nullptr && node.list()->items.size() <= kMostTensorDimensions,
         "a shape is not a list, or has too many dimensions");
   std::vector<int64_t> values;
   for (const PickleValue& item : node.list()->items) {

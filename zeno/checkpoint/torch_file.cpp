@@ -15,11 +15,11 @@ constexpr int kMostDepth = 64;  // containers inside each other; also ends circl
 // A few bytes can describe a tree of any size, with names of any length.
 constexpr size_t kMostTensors = size_t(1) << 18;
 constexpr size_t kMostVisits = size_t(1) << 22;
-constexpr size_t kMostNameBytes = 4096, kMostBytesOfNames = size_t(64) << 20;
+constexpr size_t kMostTensorNameBytes = 4096, kMostBytesOfNames = size_t(64) << 20;
 constexpr int64_t kMostElements = int64_t(1) << 40;  // of a tensor
 
-// Of a tensor, in messages.
-std::string shown(std::string_view name) { return shortened(name, 120); }
+// In messages.
+std::string shown_tensor(std::string_view name) { return shortened(name, 120); }
 
 std::string key_text(const PickleNode& key) {
   if (key.text() != nullptr) return *key.text();
@@ -51,13 +51,14 @@ TorchFile TorchFile::open(const Path& path) {
 void TorchFile::collect(const PickleNode& node, const std::string& name, int depth) {
   const std::string where = archive_.path().string();
   require(depth <= kMostDepth && tensors_.size() <= kMostTensors && ++visits_ <= kMostVisits &&
-              name.size() <= kMostNameBytes && name_bytes_ <= kMostBytesOfNames,
-          ErrorKind::data, "[torch] {}: {} is nested too deeply or holds too much", where, shown(name));
+              name.size() <= kMostTensorNameBytes && name_bytes_ <= kMostBytesOfNames,
+          ErrorKind::data, "[torch] {}: {} is nested too deeply or holds too much", where,
+          shown_tensor(name));
   if (const PickleTensor* tensor = node.tensor()) {
     int64_t count = 1;
     for (int64_t size : tensor->shape) {
       require(size == 0 || count <= kMostElements / size, ErrorKind::data, "[torch] {}: {} is too large",
-              where, shown(name));
+              where, shown_tensor(name));
       count *= size;
     }
     name_bytes_ += name.size();
@@ -75,20 +76,21 @@ void TorchFile::collect(const PickleNode& node, const std::string& name, int dep
 TorchExtent TorchFile::locate(const PickleTensor& tensor, std::string_view name) const {
   const std::string where = archive_.path().string();
   require(is_float(tensor.dtype), ErrorKind::data, "[torch] {}: {} holds no floating values", where,
-          shown(name));
+          shown_tensor(name));
   int64_t count = 1;  // also the stride of a tensor without holes
   for (size_t i = tensor.shape.size(); i-- > 0;) {
     const int64_t size = tensor.shape[i];
     require(size == 1 || tensor.stride[i] == count, ErrorKind::data,
-            "[torch] {}: {} is not contiguous, expected a tensor as checkpoints hold it", where, shown(name));
+            "[torch] {}: {} is not contiguous, expected a tensor as checkpoints hold it", where,
+            shown_tensor(name));
     require(size == 0 || count <= kMostElements / size, ErrorKind::data, "[torch] {}: {} is too large", where,
-            shown(name));
+            shown_tensor(name));
     count *= size;
   }
   const ZipArchive::Entry& entry = archive_.at(fmt::format("{}data/{}", folder_, tensor.storage));
   const uint64_t width = size_of(tensor.dtype), held = entry.bytes / width;
   require(uint64_t(tensor.offset) <= held && uint64_t(count) <= held - uint64_t(tensor.offset),
-          ErrorKind::data, "[torch] {}: {} reaches beyond its storage", where, shown(name));
+          ErrorKind::data, "[torch] {}: {} reaches beyond its storage", where, shown_tensor(name));
   return {entry.begin + uint64_t(tensor.offset) * width, tensor.dtype, count};
 }
 

@@ -17,8 +17,8 @@ constexpr uint32_t kEnd64Record = 0x06064b50, kEnd64Locator = 0x07064b50;
 constexpr size_t kEndBytes = 22, kLocatorBytes = 20, kEnd64Bytes = 56, kEntryBytes = 46, kLocalBytes = 30;
 constexpr uint64_t kMostDirectoryBytes = uint64_t(128) << 20, kMostEntries = uint64_t(1) << 20;
 
-// Of an entry, in messages.
-std::string shown(std::string_view name) { return shortened(name, 120); }
+// In messages.
+std::string shown_entry(std::string_view name) { return shortened(name, 120); }
 
 template <class T>
 T field(std::string_view bytes, size_t at) {
@@ -129,29 +129,30 @@ void ZipArchive::read_directory() {
 void ZipArchive::add_entry(std::string_view record, std::string_view name) {
   const std::string where = path().string();
   require(field<uint16_t>(record, 10) == 0, ErrorKind::data,
-          "[zip] {}: {} is compressed, expected entries as torch.save stores them", where, shown(name));
+          "[zip] {}: {} is compressed, expected entries as torch.save stores them", where, shown_entry(name));
   const WideSizes sizes =
       widen(record.substr(kEntryBytes + name.size()),
             {field<uint32_t>(record, 24), field<uint32_t>(record, 20), field<uint32_t>(record, 42)}, where);
   const uint64_t size = file_.size();
   require(sizes.size == sizes.packed && sizes.header <= size && size - sizes.header >= kLocalBytes,
-          ErrorKind::data, "[zip] {}: {} is outside the file", where, shown(name));
+          ErrorKind::data, "[zip] {}: {} is outside the file", where, shown_entry(name));
   std::string local(kLocalBytes, '\0');
   file_.read_at(local.data(), local.size(), sizes.header);
   require(field<uint32_t>(local, 0) == kLocalRecord, ErrorKind::data, "[zip] {}: {} has no header", where,
-          shown(name));
+          shown_entry(name));
   const uint64_t begin = sizes.header + kLocalBytes + field<uint16_t>(local, 26) + field<uint16_t>(local, 28);
   require(begin <= size && sizes.size <= size - begin, ErrorKind::data,
-          "[zip] {}: {} ({} bytes) is outside the file; it may be cut short", where, shown(name), sizes.size);
+          "[zip] {}: {} ({} bytes) is outside the file; it may be cut short", where, shown_entry(name),
+          sizes.size);
   const bool fresh =
       entries_.emplace(std::string(name), Entry{begin, sizes.size, field<uint32_t>(record, 16)}).second;
-  require(fresh, ErrorKind::data, "[zip] {}: {} is there twice", where, shown(name));
+  require(fresh, ErrorKind::data, "[zip] {}: {} is there twice", where, shown_entry(name));
 }
 
 const ZipArchive::Entry& ZipArchive::at(std::string_view name) const {
   const auto found = entries_.find(name);
   require(found != entries_.end(), ErrorKind::data, "[zip] {}: there is no entry {}", path().string(),
-          shown(name));
+          shown_entry(name));
   return found->second;
 }
 
@@ -160,7 +161,7 @@ std::string ZipArchive::name_ending_in(std::string_view suffix) const {
   for (const auto& [name, entry] : entries_) {
     if (!name.ends_with(suffix)) continue;
     require(found.empty(), ErrorKind::data, "[zip] {}: both {} and {} end in {}", path().string(),
-            shown(found), shown(name), suffix);
+            shown_entry(found), shown_entry(name), suffix);
     found = name;
   }
   require(!found.empty(), ErrorKind::data, "[zip] {}: there is no entry {}", path().string(), suffix);
@@ -182,8 +183,8 @@ void ZipArchive::check_overlap() const {
   for (size_t i = 1; i < sorted.size(); ++i) {
     const Entry& before = sorted[i - 1].first;
     require(before.begin + before.bytes <= sorted[i].first.begin, ErrorKind::data,
-            "[zip] {}: {} and {} overlap; the file is damaged", path().string(), shown(sorted[i - 1].second),
-            shown(sorted[i].second));
+            "[zip] {}: {} and {} overlap; the file is damaged", path().string(),
+            shown_entry(sorted[i - 1].second), shown_entry(sorted[i].second));
   }
 }
 
@@ -198,7 +199,7 @@ void ZipArchive::verify() const {
     }
     require(checksum == entry.checksum, ErrorKind::data,
             "[zip] {}: {} ({} bytes) is damaged: got checksum {:08x}, expected {:08x}", path().string(),
-            shown(name), entry.bytes, checksum, entry.checksum);
+            shown_entry(name), entry.bytes, checksum, entry.checksum);
   }
 }
 

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kStreamingBytes = 4 << 20;
 constexpr int64_t kCopyGrain = 1 << 20;  // bytes
 constexpr int64_t kSumGrain = 1 << 18;   // elements
-constexpr int64_t kLine = 32;            // elements; chunks are whole cache lines
+constexpr int64_t kChunkUnit = 32;       // elements; chunks are whole cache lines
 
 }  // namespace
 
@@ -69,7 +69,7 @@ Slices DataMover::slices_of(int part) const {
 
 int64_t DataMover::chunk(int slices) const {
   const int64_t elements = int64_t(group_.parts_.staging_bytes) / (slices * width_);
-  return std::max(elements / kLine * kLine, kLine);
+  return std::max(elements / kChunkUnit * kChunkUnit, kChunkUnit);
 }
 
 template <class Body>

@@ -9,7 +9,6 @@ namespace zeno::config {
 namespace {
 
 using Kind = ValueOrigin::Kind;
-constexpr auto kUsage = ErrorKind::usage;
 constexpr const char* kTrain = "train_batch_size";
 constexpr const char* kMicro = "train_micro_batch_size_per_gpu";
 constexpr const char* kAccum = "gradient_accumulation_steps";
@@ -19,7 +18,7 @@ Kind kind_of(const ParsedConfig& parsed, const char* key) {
   return found == parsed.origins.end() ? Kind::by_default : found->second.kind;
 }
 
-bool from_flag(const ParsedConfig& parsed, const char* key) { return kind_of(parsed, key) == Kind::flag; }
+bool by_flag(const ParsedConfig& parsed, const char* key) { return kind_of(parsed, key) == Kind::flag; }
 
 // "train_batch_size 32 (ds.json:2)"
 std::string told(const ParsedConfig& parsed, const char* key, int64_t value) {
@@ -47,7 +46,7 @@ int64_t batch_to_keep(const ParsedConfig& parsed, int64_t ranks) {
   const BatchConfig& b = parsed.config.batch;
   if (b.train_batch > 0) return b.train_batch;
   const auto was = parsed.replaced.find(kMicro);
-  if (was == parsed.replaced.end() || from_flag(parsed, kAccum)) return 0;
+  if (was == parsed.replaced.end() || by_flag(parsed, kAccum)) return 0;
   const int64_t micro = was->second.integer.value_or(0);
   const bool sound = micro >= 1 && micro <= 1'000'000;  // what is replaced was not refused
   return sound ? micro * std::max<int64_t>(1, b.grad_accum) * ranks : 0;
@@ -60,21 +59,21 @@ void keep_batch(ParsedConfig& parsed, int64_t keep, int64_t ranks) {
   const std::string what = b.train_batch > 0
                                ? told(parsed, kTrain, keep)
                                : fmt::format("the batch of {} samples that the config asks for", keep);
-  require(keep % ranks == 0, kUsage,
+  require(keep % ranks == 0, ErrorKind::usage,
           "[batch] {} cannot be split evenly over {} ranks; use --train-batch {}{}, or a number of ranks "
           "that divides it: {}",
           what, ranks, keep > ranks ? fmt::format("{} or ", keep / ranks * ranks) : "",
           (keep / ranks + 1) * ranks, divisors(keep, keep));
   const int64_t per_rank = keep / ranks;
   const auto fits = [&](const char* key, const char* flag, int64_t value) {
-    require(per_rank % value == 0, kUsage,
+    require(per_rank % value == 0, ErrorKind::usage,
             "[batch] {} is {} for each of {} ranks, which is not divisible by {}; use {} {}", what, per_rank,
             ranks, told(parsed, key, value), flag, divisors(per_rank, per_rank));
     return per_rank / value;
   };
   const BatchConfig before = b;
   b.train_batch = keep;
-  if (from_flag(parsed, kAccum)) {
+  if (by_flag(parsed, kAccum)) {
     b.micro_batch = fits(kAccum, "--grad-accum", b.grad_accum);
   } else if (b.micro_batch > 0) {
     b.grad_accum = fits(kMicro, "--micro-batch", b.micro_batch);
@@ -104,11 +103,11 @@ bool batch_can_be_resolved(const ParsedConfig& parsed) {
 void resolve_batch(TrainConfig& config, int64_t ranks) {
   ensure(ranks > 0, "[batch] ranks: got {}, expected > 0", ranks);
   BatchConfig& b = config.batch;
-  require(b.train_batch >= 0 && b.micro_batch >= 0 && b.grad_accum >= 0, kUsage,
+  require(b.train_batch >= 0 && b.micro_batch >= 0 && b.grad_accum >= 0, ErrorKind::usage,
           "[batch] got train {}, micro {}, accumulation {}, expected positive numbers", b.train_batch,
           b.micro_batch, b.grad_accum);
   require(
-      b.train_batch > 0 || b.micro_batch > 0, kUsage,
+      b.train_batch > 0 || b.micro_batch > 0, ErrorKind::usage,
       "[batch] the config gives neither train_batch_size nor train_micro_batch_size_per_gpu, one of which "
       "DeepSpeed needs; add one, or give --micro-batch N");
   const BatchConfig given = b;
@@ -122,7 +121,7 @@ void resolve_batch(TrainConfig& config, int64_t ranks) {
   const bool fits =
       b.micro_batch > 0 && b.grad_accum > 0 && b.train_batch == b.micro_batch * b.grad_accum * ranks;
   const auto shown = [](int64_t value) { return value == 0 ? std::string("?") : std::to_string(value); };
-  require(fits, kUsage,
+  require(fits, ErrorKind::usage,
           "[batch] got train_batch_size {}, expected train_micro_batch_size_per_gpu {} × "
           "gradient_accumulation_steps {} × {} ranks; change one of them",
           shown(given.train_batch), shown(given.micro_batch), shown(given.grad_accum), ranks);
@@ -141,7 +140,7 @@ void resolve_batch(ParsedConfig& parsed, int64_t ranks) {
   const bool all = b.train_batch > 0 && b.micro_batch > 0 && b.grad_accum > 0;
   const bool consistent = all && b.train_batch == b.micro_batch * b.grad_accum * ranks;
   const int64_t keep = consistent ? 0 : batch_to_keep(parsed, ranks);
-  require(keep == 0 || !from_flag(parsed, kMicro) || !from_flag(parsed, kAccum), kUsage,
+  require(keep == 0 || !from_flag(parsed, kMicro) || !from_flag(parsed, kAccum), ErrorKind::usage,
           "[batch] {} is not --micro-batch {} × --grad-accum {} × {} ranks; leave out one of these flags, or "
           "give --train-batch {}",
           told(parsed, kTrain, keep), b.micro_batch, b.grad_accum, ranks,

@@ -6,7 +6,7 @@ namespace {
 
 using enum KeyType;
 constexpr auto kZero = &TrainConfig::zero;
-constexpr auto kOptimizer = &ZeroConfig::offload_optimizer;
+constexpr auto kOffloadOptimizer = &ZeroConfig::offload_optimizer;
 constexpr auto kParam = &ZeroConfig::offload_param;
 
 void add_communication(TableBuilder& table) {
@@ -144,29 +144,29 @@ void add_deprecated_offload(TableBuilder& table) {
 void add_offload_optimizer(TableBuilder& table) {
   table.block("zero_optimization.offload_optimizer");
   table
-      .key<kZero, kOptimizer, &OffloadOptimizerConfig::device>(
+      .key<kZero, kOffloadOptimizer, &OffloadOptimizerConfig::device>(
           "device",
           "where optimizer states live; auto: as close to the device as they fit, on disk only with "
           "nvme_path")
       .set_flag("--offload-optimizer");
   table
-      .key<kZero, kOptimizer, &OffloadOptimizerConfig::nvme_path>(
+      .key<kZero, kOffloadOptimizer, &OffloadOptimizerConfig::nvme_path>(
           "nvme_path", "folder on a fast disk; states are striped over several folders separated by commas")
       .set_flag("--nvme-path")
       .set_takes("DIR");
   table
-      .key<kZero, kOptimizer, &OffloadOptimizerConfig::buffer_count>(
+      .key<kZero, kOffloadOptimizer, &OffloadOptimizerConfig::buffer_count>(
           "buffer_count", "nvme: chunks in host memory at the same time")
       .range(0);
   table.no_effect("pin_memory", boolean, "false", "host memory of GPUs is always pinned");
   table.no_effect("pipeline_read", boolean, "false", "reads always run ahead of the update");
   table.no_effect("pipeline_write", boolean, "false", "writes always run behind the update");
   table
-      .key<kZero, kOptimizer, &OffloadOptimizerConfig::ratio>("ratio",
-                                                              "fraction of the states that leaves the device")
+      .key<kZero, kOffloadOptimizer, &OffloadOptimizerConfig::ratio>(
+          "ratio", "fraction of the states that leaves the device")
       .range(0, 1);
   table
-      .key<kZero, kOptimizer, &OffloadOptimizerConfig::cpu_share>(
+      .key<kZero, kOffloadOptimizer, &OffloadOptimizerConfig::cpu_share>(
           "cpu_share",
           "fraction of the states in a GPU's host memory that the CPU updates; -1: from measured rates")
       .range(-1, 1)

@@ -170,18 +170,18 @@ void resolve_optimizer(ParsedConfig& parsed) {
 void resolve_warmup(ParsedConfig& parsed) {
   ScheduleConfig& s = parsed.config.schedule;
   constexpr const char* kMaxLr = "scheduler.params.warmup_max_lr";
-  constexpr const char* kWarmup = "scheduler.params.warmup_num_steps";
+  constexpr const char* kWarmupSteps = "scheduler.params.warmup_num_steps";
   const bool plain = s.type == ScheduleType::warmup_lr || s.type == ScheduleType::warmup_decay_lr;
   require(
       s.warmup < 1 || s.warmup == std::floor(s.warmup), kUsage,
       "[config] {}: got {}, expected a whole number of steps, or a number below 1 for a fraction of the run",
-      where(parsed, kWarmup), s.warmup);
+      where(parsed, kWarmupSteps), s.warmup);
   if (s.warmup >= 1) s.warmup_steps = int64_t(s.warmup);
   if (!plain && s.type != ScheduleType::warmup_cosine_lr) return;
-  if (!parsed.given(kWarmup) && !parsed.is_auto(kWarmup)) {
+  if (!parsed.given(kWarmupSteps) && !parsed.is_auto(kWarmupSteps)) {
     s.warmup = 1000;
     s.warmup_steps = 1000;
-    parsed.derive(kWarmup, fmt::format("default of {}", text_of(s.type)));
+    parsed.derive(kWarmupSteps, fmt::format("default of {}", text_of(s.type)));
   }
   if (!plain) return;
   const bool lr_flag = from_flag(parsed, "optimizer.params.lr") && !from_flag(parsed, kMaxLr);

@@ -16,8 +16,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "token files are little-endian and are mapped as they are");
 
-constexpr char kMagic[8] = {'Z', 'E', 'N', 'O', 'T', 'O', 'K', '1'};
-constexpr uint32_t kVersion = 1;
+constexpr char kTokenFileMagic[8] = {'Z', 'E', 'N', 'O', 'T', 'O', 'K', '1'};
+constexpr uint32_t kTokenFileVersion = 1;
 constexpr int64_t kMaxVocab = std::numeric_limits<int32_t>::max();
 
 struct Header {
@@ -32,12 +32,12 @@ struct Header {
 static_assert(sizeof(Header) == 64);
 
 void check_header(const Header& header, uint64_t file_bytes, const std::string& path) {
-  if (header.version > kVersion)
-    throw NewerVersion(fmt::format("[token file] {}", path), "token file", header.version, kVersion,
+  if (header.version > kTokenFileVersion)
+    throw NewerVersion(fmt::format("[token file] {}", path), "token file", header.version, kTokenFileVersion,
                        "write the file again with this one");
-  require(header.version == kVersion, ErrorKind::data,
+  require(header.version == kTokenFileVersion, ErrorKind::data,
           "[token file] {}: got version {}, expected {}; write the file again with this Zeno", path,
-          header.version, kVersion);
+          header.version, kTokenFileVersion);
   require(header.width == 2 || header.width == 4, ErrorKind::data,
           "[token file] {}: got a token width of {} bytes, expected 2 or 4", path, header.width);
   require(header.vocab_size >= 1 && header.vocab_size <= uint64_t(kMaxVocab), ErrorKind::data,
@@ -72,7 +72,8 @@ void write_tokens(File& file, std::span<const int32_t> tokens) {
 TokenFile::TokenFile(const Path& path) : path_(path), mapping_(path) {
   static_assert(kHeaderBytes == sizeof(Header));
   const auto bytes = mapping_.bytes();
-  const bool magic = bytes.size() >= sizeof(kMagic) && std::memcmp(bytes.data(), kMagic, sizeof(kMagic)) == 0;
+  const bool magic = bytes.size() >= sizeof(kTokenFileMagic) &&
+                     std::memcmp(bytes.data(), kTokenFileMagic, sizeof(kTokenFileMagic)) == 0;
   require(magic, ErrorKind::data, "[token file] {}: wrong magic: expected a file that starts with ZENOTOK1",
           path.string());
   require(bytes.size() >= sizeof(Header), ErrorKind::data,
@@ -99,10 +100,10 @@ void TokenFile::copy(int64_t begin, std::span<int32_t> out) const {
 
 bool is_token_file(const Path& path) {
   const File file = File::open(path);
-  char magic[sizeof(kMagic)];
+  char magic[sizeof(kTokenFileMagic)];
   if (file.size() < sizeof(magic)) return false;
   file.read_at(magic, sizeof(magic), 0);
-  return std::memcmp(magic, kMagic, sizeof(kMagic)) == 0;
+  return std::memcmp(magic, kTokenFileMagic, sizeof(kTokenFileMagic)) == 0;
 }
 
 void write_token_file(const Path& path, const TokenFileInfo& info, std::span<const int32_t> tokens) {
@@ -117,8 +118,8 @@ void write_token_file(const Path& path, const TokenFileInfo& info, std::span<con
           path.string(), bad - tokens.begin(), bad == tokens.end() ? 0 : *bad, info.vocab_size - 1);
 
   Header header{};
-  std::memcpy(header.magic, kMagic, sizeof(kMagic));
-  header.version = kVersion;
+  std::memcpy(header.magic, kTokenFileMagic, sizeof(kTokenFileMagic));
+  header.version = kTokenFileVersion;
   header.width = info.vocab_size <= 65536 ? 2 : 4;
   header.vocab_size = uint64_t(info.vocab_size);
   header.count = tokens.size();

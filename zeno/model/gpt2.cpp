@@ -23,7 +23,7 @@ Activation read_activation(const ConfigKeys& keys) {
   return Activation::gelu_exact;
 }
 
-void preset(ModelConfig& config) {
+void preset_gpt2(ModelConfig& config) {
   config.qkv_bias = config.out_bias = config.mlp_bias = true;
   config.norm_eps = 1e-5;
   config.activation = Activation::gelu_tanh;
@@ -31,7 +31,7 @@ void preset(ModelConfig& config) {
 }
 
 void read(const ConfigKeys& keys, ModelConfig& config) {
-  preset(config);
+  preset_gpt2(config);
   config.hidden = keys.integer({"n_embd", "hidden_size"}, kMaxHidden);
   config.layers = keys.integer({"n_layer", "num_hidden_layers"}, kMaxLayers);
   config.heads = config.kv_heads = keys.integer({"n_head", "num_attention_heads"}, kMaxHeads);
@@ -65,7 +65,7 @@ void write(const ModelConfig& config, nlohmann::ordered_json& json) {
 }
 
 // The parameter table of a block. In a vector, rows count elements.
-nn::BlockFiles block_files(const ModelConfig& config, int64_t layer) {
+nn::BlockFiles gpt2_files(const ModelConfig& config, int64_t layer) {
   const std::string at = "transformer.h." + std::to_string(layer) + ".";
   const int64_t C = config.hidden, F = config.intermediate;
   constexpr bool kTransposed = true;
@@ -85,7 +85,7 @@ nn::BlockFiles block_files(const ModelConfig& config, int64_t layer) {
   return files;
 }
 
-nn::BlockOptions block_options(const ModelConfig& config, int64_t layer) {
+nn::BlockOptions gpt2_options(const ModelConfig& config, int64_t layer) {
   using Mlp = nn::BlockOptions::Mlp;
   return {.hidden = config.hidden,
           .heads = config.heads,
@@ -102,7 +102,7 @@ nn::BlockOptions block_options(const ModelConfig& config, int64_t layer) {
           .window = 0,
           .rope = nullptr,
           .name = "blocks." + std::to_string(layer),
-          .files = block_files(config, layer),
+          .files = gpt2_files(config, layer),
           .init_std = float(config.init_std),
           // As in the paper: the sum over the residual stream keeps its size whatever the depth.
           .out_init_std = float(config.init_std / std::sqrt(2.0 * double(config.layers)))};
@@ -127,7 +127,7 @@ nn::LayerList build(const ModelConfig& config, const BuildOptions& options) {
                           .lora = options.lora,
                           .neftune_alpha = options.neftune_alpha}));
   for (int64_t layer = 0; layer < config.layers; ++layer) {
-    nn::BlockOptions block = block_options(config, layer);
+    nn::BlockOptions block = gpt2_options(config, layer);
     block.lora = options.lora;
     model.layers.push_back(nn::make_block(std::move(block)));
   }
@@ -146,6 +146,6 @@ nn::LayerList build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const Family kGpt2 = {Arch::gpt2, "gpt2", "GPT2LMHeadModel", read, write, build, preset};
+const Family kGpt2 = {Arch::gpt2, "gpt2", "GPT2LMHeadModel", read, write, build, preset_gpt2};
 
 }  // namespace zeno::model

@@ -34,16 +34,16 @@ void write_mistral(const ModelConfig& config, nlohmann::ordered_json& json) {
   if (config.windows.at(0) > 0) json["sliding_window"] = config.windows[0];
 }
 
-void preset(ModelConfig& config) {
+void preset_llama(ModelConfig& config) {
   config.norm_eps = 1e-5;
   config.tied = false;
 }
 
 }  // namespace
 
-const Family kLlama = {Arch::llama,        "llama", "LlamaForCausalLM", read_llama, write_llama,
-                       build_rope_decoder, preset};
-const Family kMistral = {Arch::mistral,      "mistral", "MistralForCausalLM", read_mistral, write_mistral,
-                         build_rope_decoder, preset};
+const Family kLlama = {Arch::llama,        "llama",     "LlamaForCausalLM", read_llama, write_llama,
+                       build_rope_decoder, preset_llama};
+const Family kMistral = {Arch::mistral, "mistral",          "MistralForCausalLM", read_mistral,
+                         write_mistral, build_rope_decoder, preset_llama};
 
 }  // namespace zeno::model

@@ -62,7 +62,7 @@ void read_rope(const ConfigKeys& keys, ModelConfig& config) {
 
 // The parameter table of a block. Fused tensors of ours are stacked from the file's in this order: q, k, v;
 // gate, up. In a vector, rows count elements.
-nn::BlockFiles block_files(const ModelConfig& config, int64_t layer) {
+nn::BlockFiles rope_files(const ModelConfig& config, int64_t layer) {
   const std::string at = "model.layers." + std::to_string(layer) + ".";
   const int64_t q = config.heads * config.head_dim, kv = config.kv_heads * config.head_dim;
   const int64_t C = config.hidden, F = config.intermediate, D = config.head_dim;
@@ -91,7 +91,7 @@ nn::BlockFiles block_files(const ModelConfig& config, int64_t layer) {
   return files;
 }
 
-nn::BlockOptions block_options(const ModelConfig& config, int64_t layer) {
+nn::BlockOptions rope_options(const ModelConfig& config, int64_t layer) {
   return {.hidden = config.hidden,
           .heads = config.heads,
           .kv_heads = config.kv_heads,
@@ -107,7 +107,7 @@ nn::BlockOptions block_options(const ModelConfig& config, int64_t layer) {
           .window = config.windows[size_t(layer)],
           .rope = nullptr,
           .name = "blocks." + std::to_string(layer),
-          .files = block_files(config, layer),
+          .files = rope_files(config, layer),
           .init_std = float(config.init_std),
           .out_init_std = float(config.init_std)};
 }
@@ -182,7 +182,7 @@ nn::LayerList build_rope_decoder(const ModelConfig& config, const BuildOptions& 
                                                           config.rope_theta, config.rope_scaling);
   model.table_bytes = rope->host_view().bytes();
   for (int64_t layer = 0; layer < config.layers; ++layer) {
-    nn::BlockOptions block = block_options(config, layer);
+    nn::BlockOptions block = rope_options(config, layer);
     block.rope = rope;
     block.lora = options.lora;
     model.layers.push_back(nn::make_block(std::move(block)));

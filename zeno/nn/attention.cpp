@@ -18,22 +18,6 @@
 namespace zeno::nn {
 namespace {
 
-// Intermediates of forward. Which of them lie in `saved` depends on the recompute mode.
-struct Intermediates {
-  NormedLinear::Normed normed;
-  Tensor projected;  // [R, (H+2G)·D], qkv as the projection leaves it; usually qkv itself
-  Tensor qkv;        // [R, (H+2G)·D], after q/k-norm and rope
-  Tensor raw;        // [R, (H+G)·D], queries and keys before q/k-norm, for its backward
-  Tensor rstd;       // f32 [R, H+G], with q/k-norm
-  Tensor out;        // [R, H·D]
-  Tensor lse;        // f32 [B·H, T]
-  // Where ranks share sequences, of all their tokens and this rank's heads: as attention reads and writes it.
-  Tensor heads_qkv, heads_out;
-  Tensor qkv_slices, out_slices;  // sent for it, and what comes of it
-  Tensor out_fp8;
-  Lora::Space out_lora;
-};
-
 class Attention final : public Layer {
  public:
   explicit Attention(const BlockOptions& options);
@@ -49,6 +33,22 @@ class Attention final : public Layer {
   size_t cache_bytes(CacheShape shape, DType compute) const override;
 
  private:
+  // Intermediates of forward. Which of them lie in `saved` depends on the recompute mode.
+  struct Intermediates {
+    NormedLinear::Normed normed;
+    Tensor projected;  // [R, (H+2G)·D], qkv as the projection leaves it; usually qkv itself
+    Tensor qkv;        // [R, (H+2G)·D], after q/k-norm and rope
+    Tensor raw;        // [R, (H+G)·D], queries and keys before q/k-norm, for its backward
+    Tensor rstd;       // f32 [R, H+G], with q/k-norm
+    Tensor out;        // [R, H·D]
+    Tensor lse;        // f32 [B·H, T]
+    // Where ranks share sequences, of all their tokens and this rank's heads: as attention reads and writes
+    // it.
+    Tensor heads_qkv, heads_out;
+    Tensor qkv_slices, out_slices;  // sent for it, and what comes of it
+    Tensor out_fp8;
+    Lora::Space out_lora;
+  };
   struct Gradients {
     Tensor dout;       // [R, H·D]
     Tensor dqkv;       // [R, (H+2G)·D]
@@ -173,8 +173,8 @@ Tensor Attention::take_heads(Layout& layout, BatchShape shape, DType compute, bo
 
 // What stays from forward to backward. Rope turns qkv in place and its backward needs no input. Q/k-norm
 // needs it: kept beside qkv, or instead of qkv when that is computed again.
-Intermediates Attention::cut_saved(Layout& saved, BatchShape shape, DType compute,
-                                   Recompute recompute) const {
+Attention::Intermediates Attention::cut_saved(Layout& saved, BatchShape shape, DType compute,
+                                              Recompute recompute) const {
   const int64_t rows = shape.rows();
   Intermediates t;
   t.normed.rstd = saved.take(DType::f32, rows, 1);

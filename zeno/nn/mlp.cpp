@@ -14,7 +14,7 @@ namespace zeno::nn {
 namespace {
 
 // Intermediates of forward. Which of them lie in `saved` depends on the recompute mode.
-struct Intermediates {
+struct MlpIntermediates {
   NormedLinear::Normed normed;
   Tensor up;   // [R, U], U = 2F (gate, then up) or F
   Tensor act;  // [R, F]
@@ -45,13 +45,13 @@ class Mlp final : public Layer {
   bool fuses_backward(BatchShape shape) const { return fuses(shape) && o_.hidden >= kFusedBackwardDepth; }
   Gelu gelu() const { return o_.mlp == BlockOptions::Mlp::gelu_tanh ? Gelu::tanh : Gelu::exact; }
 
-  Intermediates cut_saved(Layout& saved, int64_t rows, DType compute, Recompute recompute) const;
-  void cut_rest(Intermediates& t, Layout& work, int64_t rows, DType compute, BatchShape shape) const;
+  MlpIntermediates cut_saved(Layout& saved, int64_t rows, DType compute, Recompute recompute) const;
+  void cut_rest(MlpIntermediates& t, Layout& work, int64_t rows, DType compute, BatchShape shape) const;
 
-  void run_rows(const ForwardArgs& args, int64_t first, Tensor x, Tensor y, const Intermediates& t) const;
-  void activate(StreamRef stream, const Intermediates& t) const;
-  void activate_backward(StreamRef stream, const Intermediates& t, Tensor dact) const;
-  void swiglu_and_down_backward(const BackwardArgs& args, const Intermediates& t, LinearBackward down,
+  void run_rows(const ForwardArgs& args, int64_t first, Tensor x, Tensor y, const MlpIntermediates& t) const;
+  void activate(StreamRef stream, const MlpIntermediates& t) const;
+  void activate_backward(StreamRef stream, const MlpIntermediates& t, Tensor dact) const;
+  void swiglu_and_down_backward(const BackwardArgs& args, const MlpIntermediates& t, LinearBackward down,
                                 bool act_again) const;
 
   BlockOptions o_;
@@ -88,8 +88,8 @@ Mlp::Mlp(const BlockOptions& options) : o_(options) {
   }
 }
 
-Intermediates Mlp::cut_saved(Layout& saved, int64_t rows, DType compute, Recompute recompute) const {
-  Intermediates t;
+MlpIntermediates Mlp::cut_saved(Layout& saved, int64_t rows, DType compute, Recompute recompute) const {
+  MlpIntermediates t;
   t.normed.rstd = saved.take(DType::f32, rows, 1);
   if (o_.norm == Norm::layer) t.normed.mean = saved.take(DType::f32, rows, 1);
   t.up = saved.take(compute, rows, up_cols());
@@ -105,7 +105,7 @@ Intermediates Mlp::cut_saved(Layout& saved, int64_t rows, DType compute, Recompu
 // Puts what is not saved into the workspace. h and act are never needed at the same time, neither in forward
 // nor in backward, and share their bytes, each with the workspaces of its linear; but a product that makes
 // act itself reads h to its end.
-void Mlp::cut_rest(Intermediates& t, Layout& work, int64_t rows, DType compute, BatchShape shape) const {
+void Mlp::cut_rest(MlpIntermediates& t, Layout& work, int64_t rows, DType compute, BatchShape shape) const {
   if (t.normed.rstd.rows == 0) {
     t.normed.rstd = work.take(DType::f32, rows, 1);
     t.normed.mean = work.take(DType::f32, rows, 1);
@@ -124,17 +124,17 @@ void Mlp::cut_rest(Intermediates& t, Layout& work, int64_t rows, DType compute, 
 
 LayerSizes Mlp::sizes(BatchShape shape, DType compute, Recompute recompute) const {
   Layout evaluation;
-  Intermediates nothing_saved;
+  MlpIntermediates nothing_saved;
   cut_rest(nothing_saved, evaluation, rows_at_once(shape), compute, shape);
   if (recompute == Recompute::full) return {.saved = 0, .workspace = evaluation.peak()};
 
   Layout saved, work;
-  Intermediates t = cut_saved(saved, shape.rows(), compute, recompute);
+  MlpIntermediates t = cut_saved(saved, shape.rows(), compute, recompute);
   cut_rest(t, work, shape.rows(), compute, shape);
   return {.saved = saved.peak(), .workspace = std::max(evaluation.peak(), work.peak())};
 }
 
-void Mlp::activate(StreamRef stream, const Intermediates& t) const {
+void Mlp::activate(StreamRef stream, const MlpIntermediates& t) const {
   if (o_.mlp == BlockOptions::Mlp::swiglu)
     swiglu_forward(stream, t.up, t.act);
   else
@@ -142,7 +142,7 @@ void Mlp::activate(StreamRef stream, const Intermediates& t) const {
 }
 
 // The gradient of `up` takes its place.
-void Mlp::activate_backward(StreamRef stream, const Intermediates& t, Tensor dact) const {
+void Mlp::activate_backward(StreamRef stream, const MlpIntermediates& t, Tensor dact) const {
   if (o_.mlp == BlockOptions::Mlp::swiglu)
     swiglu_backward(stream, t.up, dact, t.up);
   else
@@ -150,7 +150,8 @@ void Mlp::activate_backward(StreamRef stream, const Intermediates& t, Tensor dac
 }
 
 // `first` is the row of the micro-batch that x begins with.
-void Mlp::run_rows(const ForwardArgs& args, int64_t first, Tensor x, Tensor y, const Intermediates& t) const {
+void Mlp::run_rows(const ForwardArgs& args, int64_t first, Tensor x, Tensor y,
+                   const MlpIntermediates& t) const {
   const NoiseSource noise{.key = args.batch.noise, .first_row = first};
   if (const BatchShape shape = args.batch.shape; swiglu_alone(shape)) {
     up_.normalise(args.stream, args.params, x, t.normed);
@@ -179,7 +180,7 @@ void Mlp::forward(const ForwardArgs& args, Recompute recompute) const {
   const DType compute = args.x.dtype;
   if (args.saved) {
     Layout saved(args.saved), work(args.workspace);
-    Intermediates t = cut_saved(saved, rows, compute, recompute);
+    MlpIntermediates t = cut_saved(saved, rows, compute, recompute);
     cut_rest(t, work, rows, compute, shape);
     run_rows(args, 0, args.x, args.y, t);
     return;
@@ -188,7 +189,7 @@ void Mlp::forward(const ForwardArgs& args, Recompute recompute) const {
   for (int64_t begin = 0; begin < rows; begin += step) {
     const int64_t part = std::min(step, rows - begin);
     Layout work(args.workspace);
-    Intermediates t;
+    MlpIntermediates t;
     cut_rest(t, work, part, compute, shape);
     run_rows(args, begin, args.x.slice(begin, part), args.y.slice(begin, part), t);
   }
@@ -196,7 +197,7 @@ void Mlp::forward(const ForwardArgs& args, Recompute recompute) const {
 
 // From the gradient of the output to that of `up`, in its place. act_again: act is not there, but comes as a
 // by-product of its gradient, and its weight gradient waits for it.
-void Mlp::swiglu_and_down_backward(const BackwardArgs& args, const Intermediates& t, LinearBackward down,
+void Mlp::swiglu_and_down_backward(const BackwardArgs& args, const MlpIntermediates& t, LinearBackward down,
                                    bool act_again) const {
   down.dx = {};
   if (!act_again) linear_backward(args.stream, down);
@@ -213,7 +214,7 @@ void Mlp::backward(const BackwardArgs& args, Recompute recompute) const {
   const BatchShape shape = args.batch.shape;
   const DType compute = args.x.dtype;
   Layout saved(args.saved), work(args.workspace);
-  Intermediates t = cut_saved(saved, shape.rows(), compute, recompute);
+  MlpIntermediates t = cut_saved(saved, shape.rows(), compute, recompute);
   cut_rest(t, work, shape.rows(), compute, shape);
   const bool selective = recompute == Recompute::selective;
 

@@ -11,7 +11,7 @@
 namespace zeno::report {
 namespace {
 
-std::string number(double value) {
+std::string csv_number(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "Inf" : "-Inf";
   return json_number(value);
@@ -27,19 +27,19 @@ struct Column {
 
 using Step = const StepRecord&;
 constexpr Column<StepRecord> kStepColumns[] = {
-    {"loss", [](Step r) { return number(r.loss); }},
-    {"grad_norm", [](Step r) { return number(r.grad_norm); }},
-    {"lr", [](Step r) { return number(r.lr); }},
+    {"loss", [](Step r) { return csv_number(r.loss); }},
+    {"grad_norm", [](Step r) { return csv_number(r.grad_norm); }},
+    {"lr", [](Step r) { return csv_number(r.lr); }},
     {"tokens", [](Step r) { return fmt::to_string(r.tokens); }},
     {"num_tokens", [](Step r) { return fmt::to_string(r.num_tokens); }},
-    {"tokens_per_s", [](Step r) { return number(r.tokens_per_s); }},
-    {"step_ms", [](Step r) { return number(r.step_ms); }},
-    {"data_wait_ms", [](Step r) { return number(r.data_wait_ms); }},
-    {"loss_scale", [](Step r) { return number(r.loss_scale); }},
+    {"tokens_per_s", [](Step r) { return csv_number(r.tokens_per_s); }},
+    {"step_ms", [](Step r) { return csv_number(r.step_ms); }},
+    {"data_wait_ms", [](Step r) { return csv_number(r.data_wait_ms); }},
+    {"loss_scale", [](Step r) { return csv_number(r.loss_scale); }},
     {"skipped", [](Step r) { return std::string(r.skipped ? "1" : "0"); }},
     {"first_bad_tensor", [](Step r) { return r.first_bad ? csv_cell(r.first_bad->name) : ""; }},
     {"first_bad_rank", [](Step r) { return r.first_bad ? fmt::to_string(r.first_bad->rank) : ""; }},
-    {"exposed_comm_ms", [](Step r) { return r.exposed_comm_ms ? number(*r.exposed_comm_ms) : ""; }},
+    {"exposed_comm_ms", [](Step r) { return r.exposed_comm_ms ? csv_number(*r.exposed_comm_ms) : ""; }},
     {"bytes_gathered", [](Step r) { return fmt::to_string(r.bytes_gathered); }},
     {"bytes_reduced", [](Step r) { return fmt::to_string(r.bytes_reduced); }},
     {"peak_device_bytes", [](Step r) { return fmt::to_string(r.peak_device); }},
@@ -49,11 +49,11 @@ constexpr Column<StepRecord> kStepColumns[] = {
 
 using Eval = const EvalRecord&;
 constexpr Column<EvalRecord> kEvalColumns[] = {
-    {"eval_loss", [](Eval r) { return number(r.loss); }},
-    {"eval_perplexity", [](Eval r) { return number(r.perplexity); }},
-    {"eval_token_accuracy", [](Eval r) { return number(r.token_accuracy); }},
+    {"eval_loss", [](Eval r) { return csv_number(r.loss); }},
+    {"eval_perplexity", [](Eval r) { return csv_number(r.perplexity); }},
+    {"eval_token_accuracy", [](Eval r) { return csv_number(r.token_accuracy); }},
     {"eval_tokens", [](Eval r) { return fmt::to_string(r.tokens); }},
-    {"eval_ms", [](Eval r) { return number(r.ms); }},
+    {"eval_ms", [](Eval r) { return csv_number(r.ms); }},
 };
 
 template <class Record, size_t N>
@@ -64,7 +64,7 @@ std::string cells(const Column<Record> (&columns)[N], const Record& record) {
 }
 
 // Rows about steps that are done stay.
-RecordFile open_records(const Path& path, int64_t done) {
+RecordFile open_rows(const Path& path, int64_t done) {
   if (done == 0) return RecordFile::create(path);
   return RecordFile::resume(path, [done](std::string_view row) {
     int64_t step = 0;
@@ -93,16 +93,16 @@ std::string csv_header() {
 }
 
 std::string to_csv(const StepRecord& record) {
-  return fmt::format("{},{}{}{}", record.step, number(record.epoch), cells(kStepColumns, record),
+  return fmt::format("{},{}{}{}", record.step, csv_number(record.epoch), cells(kStepColumns, record),
                      std::string(std::size(kEvalColumns), ','));
 }
 
 std::string to_csv(const EvalRecord& record) {
-  return fmt::format("{},{}{}{}", record.step, number(record.epoch),
+  return fmt::format("{},{}{}{}", record.step, csv_number(record.epoch),
                      std::string(std::size(kStepColumns), ','), cells(kEvalColumns, record));
 }
 
-CsvFile::CsvFile(const Path& path, int64_t done) : file_(open_records(path, done)) {
+CsvFile::CsvFile(const Path& path, int64_t done) : file_(open_rows(path, done)) {
   if (file_.empty()) file_.begin(csv_header() + '\n');
 }
 

@@ -18,7 +18,7 @@ std::string bad_tensor_fields(const std::optional<BadTensor>& bad) {
 }
 
 // Lines about steps that are done stay; what came after them, and how that run ended, is told anew.
-RecordFile open_records(const Path& path, int64_t done) {
+RecordFile open_lines(const Path& path, int64_t done) {
   if (done == 0) return RecordFile::create(path);
   return RecordFile::resume(path, [done](std::string_view line) {
     if (!json_excess(line).empty()) return false;
@@ -70,7 +70,7 @@ std::string to_json(const DoneRecord& record) {
                      record.advice.empty() ? "" : fmt::format(R"(,"advice":{})", json_string(record.advice)));
 }
 
-MetricsFile::MetricsFile(const Path& path, int64_t done) : file_(open_records(path, done)) {}
+MetricsFile::MetricsFile(const Path& path, int64_t done) : file_(open_lines(path, done)) {}
 
 void MetricsFile::finish(const DoneRecord& record) {
   std::string line = to_json(record);

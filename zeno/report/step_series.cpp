@@ -2,14 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace zeno::report {
-namespace {
-
-constexpr double kGap = std::numeric_limits<double>::quiet_NaN();
-
-}  // namespace
 
 void StepSeries::Range::add(const SeriesPoint& point) {
   if (!std::isfinite(point.y)) {

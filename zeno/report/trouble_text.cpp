@@ -16,7 +16,7 @@ namespace {
 using Texts = std::vector<std::string>;
 constexpr size_t kRemedies = 3;  // in a line
 
-std::string percent(double share) { return fmt::format("{:.0f} %", 100 * share); }
+std::string whole_percent(double share) { return fmt::format("{:.0f} %", 100 * share); }
 
 bool sharded_params(const TroubleSetting& s) { return !s.policy.params.empty(); }
 bool horizontal(const TroubleSetting& s) {
@@ -152,7 +152,7 @@ Texts checkpoint_remedies(const Trouble& t, const TroubleSetting& s) {
 }
 
 std::string what(const Trouble& t, const TroubleSetting& s) {
-  const std::string share = percent(t.share);
+  const std::string share = whole_percent(t.share);
   switch (t.kind) {
     case TroubleKind::communication:
       return fmt::format("communication is exposed for {} of the step", share);
@@ -187,11 +187,12 @@ std::string what_bounds(const TroubleSums& sums, const TroubleSetting& s, Memory
     return fmt::format(
         "No single part holds up the step: computation takes {}, communication {}, copies {}, the disk {}, "
         "samples {}.",
-        percent(share_of_compute(sums)), percent(sums.timed_share(sums.communication)),
-        percent(sums.timed_share(sums.link)), percent(sums.timed_share(sums.disk)),
-        percent(sums.share(sums.data)));
+        whole_percent(share_of_compute(sums)), whole_percent(sums.timed_share(sums.communication)),
+        whole_percent(sums.timed_share(sums.link)), whole_percent(sums.timed_share(sums.disk)),
+        whole_percent(sums.share(sums.data)));
   }
-  std::string text = fmt::format("Computation bounds the step: {} of it.", percent(share_of_compute(sums)));
+  std::string text =
+      fmt::format("Computation bounds the step: {} of it.", whole_percent(share_of_compute(sums)));
   if (s.device == Device::Kind::cuda && s.policy.compute == DType::f32)
     text += " --dtype bf16 would compute faster.";
   if (memory.peak >= memory.limit / 2) return text;
@@ -238,7 +239,7 @@ std::string advice(const Troubles& troubles, const Texts& lines, const TroubleSe
   if (!lines.empty()) {
     std::string text = fmt::format("What would help: {}.", fmt::join(lines, ". Also: "));
     if (sums.timed_steps > 0)
-      text += fmt::format(" Computation takes {} of the step.", percent(share_of_compute(sums)));
+      text += fmt::format(" Computation takes {} of the step.", whole_percent(share_of_compute(sums)));
     return text;
   }
   if (!troubles.sure()) {

@@ -30,10 +30,10 @@ struct RandomBatch {
 }  // namespace
 
 void Engine::warm_up() {
-  const cuda::MatmulTuning tuning;
+  const zeno::cuda::MatmulTuning tuning;
   const StreamRef stream = executor_->compute();
   const auto randomise = [&](const Buffer& buffer) {
-    cuda::fill_random(stream, buffer.data(), buffer.bytes(), policy_.compute);
+    zeno::cuda::fill_random(stream, buffer.data(), buffer.bytes(), policy_.compute);
   };
   store_.for_buffers(randomise);
   executor_->for_pools(Tier::device, randomise);

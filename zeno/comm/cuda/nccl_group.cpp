@@ -15,7 +15,7 @@ namespace {
 constexpr auto kLookEvery = std::chrono::milliseconds(10);
 
 // The members that follow make their handles there.
-GroupParts on_device(Device device, GroupParts parts) {
+GroupParts for_nccl(Device device, GroupParts parts) {
   cuda::check(cudaSetDevice(device.index), "choose the device");
   return parts;
 }
@@ -30,7 +30,7 @@ bool is_capturing(cudaStream_t stream) {
 
 NcclGroup::NcclGroup(GroupParts parts, Device device, const Exchange& exchange,
                      std::shared_ptr<NcclMemory> memory)
-    : Rendezvous(on_device(device, std::move(parts))),
+    : Rendezvous(for_nccl(device, std::move(parts))),
       device_(device),
       memory_(std::move(memory)),
       token_(allocator_of(device)(size_t(layout().size))),

@@ -22,8 +22,8 @@ namespace {
 
 using namespace std::chrono_literals;
 constexpr std::string_view kPartStart = "flight-recorder.rank-";
-constexpr uint64_t kLongest = 1 << 30;
-constexpr auto kMoment = 2s;  // longest wait for the disk
+constexpr uint64_t kMostFileBytes = 1 << 30;
+constexpr auto kDiskMoment = 2s;  // longest wait for the disk
 
 bool is_part(std::string_view name) { return name.starts_with(kPartStart) && name.ends_with(".txt"); }
 
@@ -95,7 +95,7 @@ class FlightFolder {
     do {  // again when a part has come in the meantime
       ranks = ranks_with_part();
       for (const int rank : ranks) {
-        if (std::optional<FlightPart> part = parse_flight_part(read_file(part_path(rank), kLongest))) {
+        if (std::optional<FlightPart> part = parse_flight_part(read_file(part_path(rank), kMostFileBytes))) {
           parts[rank] = std::move(*part);
         }
       }
@@ -109,9 +109,10 @@ class FlightFolder {
   // The file is there already: what this rank has to say comes at its end.
   void add_late_part() const {
     if (!file_exists(part_path(place_.rank))) return;
-    const std::optional<FlightPart> part = parse_flight_part(read_file(part_path(place_.rank), kLongest));
+    const std::optional<FlightPart> part =
+        parse_flight_part(read_file(part_path(place_.rank), kMostFileBytes));
     if (!part) return;
-    replace_file(path(), read_file(path(), kLongest) + "\nArrived later:\n" + describe(*part));
+    replace_file(path(), read_file(path(), kMostFileBytes) + "\nArrived later:\n" + describe(*part));
     remove_file(part_path(place_.rank));
   }
 
@@ -121,7 +122,7 @@ class FlightFolder {
 // Diagnostics must not hold up the error they belong to.
 void write_soon(std::function<void()> work) {
   try {
-    if (!finishes_within(kMoment, std::move(work)))
+    if (!finishes_within(kDiskMoment, std::move(work)))
       log_warning("[comm] the flight records are not written: the folder does not respond");
   } catch (const Error& problem) {
     log_warning("[comm] the flight records are not written: {}", problem.what());
@@ -146,7 +147,7 @@ bool FlightFile::wanted() const noexcept {
       std::error_code error;
       *there = std::filesystem::is_directory(folder, error);
     };
-    return finishes_within(kMoment, look) && *there;
+    return finishes_within(kDiskMoment, look) && *there;
   } catch (...) {  // no memory or no thread: the error itself is on its way
     return false;
   }

@@ -5,7 +5,7 @@
 namespace zeno::data {
 namespace {
 
-constexpr std::string_view kSpace = " \n\r\t";
+constexpr std::string_view kTextSpace = " \n\r\t";
 constexpr size_t kLongestMark = 80;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -70,14 +70,14 @@ size_t common_ending(std::string_view a, std::string_view b) {
   return bytes;
 }
 
-bool is_blank(std::string_view text) { return text.find_first_not_of(kSpace) == text.npos; }
+bool is_blank(std::string_view text) { return text.find_first_not_of(kTextSpace) == text.npos; }
 
 std::string_view trimmed_right(std::string_view text) {
-  return text.substr(0, text.find_last_not_of(kSpace) + 1);
+  return text.substr(0, text.find_last_not_of(kTextSpace) + 1);
 }
 
 std::string_view trimmed(std::string_view text) {
-  return trimmed_right(text.substr(std::min(text.find_first_not_of(kSpace), text.size())));
+  return trimmed_right(text.substr(std::min(text.find_first_not_of(kTextSpace), text.size())));
 }
 
 }  // namespace zeno::data

@@ -11,19 +11,17 @@
 namespace zeno::data {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr uint64_t kMaxTemplateBytes = uint64_t(16) << 20;
 
 // An empty object when the file is not there.
-Json read_object(const Path& path) {
-  if (!file_exists(path)) return Json::object();
+nlohmann::json read_object(const Path& path) {
+  if (!file_exists(path)) return nlohmann::json::object();
   std::string text = read_file(path, tokenizer::kMaxFileBytes);
   check_json_limits(text, fmt::format("[{}]", path.string()), tokenizer::kJsonLimits);
-  Json json;
+  nlohmann::json json;
   try {
-    json = Json::parse(quote_special_numbers(std::move(text)));
-  } catch (const Json::exception& error) {
+    json = nlohmann::json::parse(quote_special_numbers(std::move(text)));
+  } catch (const nlohmann::json::exception& error) {
     fail(ErrorKind::data, "[{}] not JSON: {}", path.string(), shortened(error.what(), 200));
   }
   require(json.is_object(), ErrorKind::data, "[{}] got a JSON {}, expected an object", path.string(),
@@ -32,7 +30,7 @@ Json read_object(const Path& path) {
 }
 
 // "chat_template" of a configuration: a text, or a list of {name, template}.
-void add_templates(std::vector<NamedTemplate>& out, const Json& config, const Path& path) {
+void add_templates(std::vector<NamedTemplate>& out, const nlohmann::json& config, const Path& path) {
   const auto entry = config.find("chat_template");
   if (entry == config.end() || entry->is_null()) return;
   const std::string where = path.string();
@@ -42,7 +40,7 @@ void add_templates(std::vector<NamedTemplate>& out, const Json& config, const Pa
   }
   require(entry->is_array(), ErrorKind::data, "[{}] chat_template: got a JSON {}, expected a text or a list",
           where, entry->type_name());
-  for (const Json& item : *entry) {
+  for (const nlohmann::json& item : *entry) {
     const bool good = item.is_object() && item.contains("name") && item["name"].is_string() &&
                       item.contains("template") && item["template"].is_string();
     require(good, ErrorKind::data, "[{}] chat_template: an entry of the list has no name and template",
@@ -76,7 +74,7 @@ std::vector<NamedTemplate> folder_templates(const Path& folder) {
 nlohmann::ordered_json special_tokens(const Path& folder) {
   nlohmann::ordered_json out = nlohmann::ordered_json::object();
   for (const char* file : {"tokenizer_config.json", "special_tokens_map.json"}) {
-    const Json config = read_object(folder / file);
+    const nlohmann::json config = read_object(folder / file);
     for (const char* name :
          {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
       if (out.contains(name)) continue;

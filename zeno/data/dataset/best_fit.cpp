@@ -10,7 +10,7 @@
 namespace zeno::data {
 namespace {
 
-constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+constexpr uint32_t kNoRoom = std::numeric_limits<uint32_t>::max();
 
 // A set of small numbers that finds the next member by looking at one word per level.
 class NumberSet {
@@ -36,16 +36,16 @@ class NumberSet {
       value /= 64;
     }
   }
-  // The least member that is not below `value`, or kNone.
+  // The least member that is not below `value`, or kNoRoom.
   uint32_t at_least(uint32_t value) const {
     for (size_t level = 0; level < levels_.size(); ++level) {
       const size_t index = value / 64;
-      if (index >= levels_[level].size()) return kNone;
+      if (index >= levels_[level].size()) return kNoRoom;
       const uint64_t word = levels_[level][index] & (~uint64_t(0) << (value % 64));
       if (word != 0) return descend(level, uint32_t(index * 64 + size_t(std::countr_zero(word))));
       value = uint32_t(index + 1);
     }
-    return kNone;
+    return kNoRoom;
   }
 
  private:
@@ -77,20 +77,20 @@ ByLength longest_first(std::span<const uint32_t> lengths, uint32_t capacity) {
 class OpenBins {
  public:
   explicit OpenBins(uint32_t capacity)
-      : capacity_(capacity), first_(size_t(capacity) + 1, kNone), rooms_(capacity + 1) {}
+      : capacity_(capacity), first_(size_t(capacity) + 1, kNoRoom), rooms_(capacity + 1) {}
 
   // The bin that takes an item of this length.
   uint32_t put(uint32_t length) {
     uint32_t room = rooms_.at_least(length);
     uint32_t bin;
-    if (room == kNone) {
+    if (room == kNoRoom) {
       bin = uint32_t(next_.size());
-      next_.push_back(kNone);
+      next_.push_back(kNoRoom);
       room = capacity_;
     } else {
       bin = first_[room];
       first_[room] = next_[bin];
-      if (first_[room] == kNone) rooms_.erase(room);
+      if (first_[room] == kNoRoom) rooms_.erase(room);
     }
     const uint32_t left = room - length;
     if (left == 0) return bin;
@@ -109,7 +109,8 @@ class OpenBins {
 }  // namespace
 
 Bins best_fit(std::span<const uint32_t> lengths, uint32_t capacity) {
-  ensure(lengths.size() < kNone, "[packing] got {} samples, expected fewer than {}", lengths.size(), kNone);
+  ensure(lengths.size() < kNoRoom, "[packing] got {} samples, expected fewer than {}", lengths.size(),
+         kNoRoom);
   const auto [order, ends] = longest_first(lengths, capacity);
   OpenBins open(capacity);
   std::vector<uint32_t> bin_of(order.size());  // by place in the order, so that memory is walked in order

@@ -22,7 +22,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 static_assert(std::endian::native == std::endian::little, "columns are little-endian and mapped as they are");
-constexpr int kVersion = 2;
+constexpr int kCacheVersion = 2;
 constexpr const char* kManifest = "manifest.json";
 constexpr int64_t kBitsPerWord = 64;
 constexpr std::array kColumns{"tokens", "learned", "index", "lines"};
@@ -223,7 +223,7 @@ void CacheWriter::commit(const std::string& identity, const BuildReport& report)
     files.push_back({{"path", file.path}, {"first_document", file.first_document}});
   }
   const Json manifest{{"format", "zeno dataset"},
-                      {"version", kVersion},
+                      {"version", kCacheVersion},
                       {"key", key_of(identity)},
                       {"identity", identity},
                       {"documents", c.documents},
@@ -242,10 +242,10 @@ void CacheWriter::commit(const std::string& identity, const BuildReport& report)
 
 CachedSamples::CachedSamples(const Path& folder, const std::string& identity) try : folder_(folder) {
   const Json manifest = read_manifest(folder);
-  if (const Json& version = manifest.at("version"); version.is_number_integer() && version > kVersion)
+  if (const Json& version = manifest.at("version"); version.is_number_integer() && version > kCacheVersion)
     throw NewerVersion(fmt::format("[dataset] {}", folder.string()), "dataset cache", version.get<int64_t>(),
-                       kVersion, "another --cache folder");
-  require(manifest.at("version") == kVersion && manifest.at("key") == key_of(identity), ErrorKind::data,
+                       kCacheVersion, "another --cache folder");
+  require(manifest.at("version") == kCacheVersion && manifest.at("key") == key_of(identity), ErrorKind::data,
           "[dataset] {}: damaged: the manifest is of another dataset", folder.string());
   report_ = report_of(manifest.at("report"));
   const int64_t documents = manifest.at("documents").get<int64_t>();

@@ -19,7 +19,7 @@ std::string known_fields() {
   return out;
 }
 
-std::string_view trimmed(std::string_view text) {
+std::string_view without_spaces(std::string_view text) {
   while (text.starts_with(' ')) text.remove_prefix(1);
   while (text.ends_with(' ')) text.remove_suffix(1);
   return text;
@@ -34,9 +34,9 @@ Columns parse_columns(std::string_view text) {
     const std::string_view pair = text.substr(0, comma);
     text.remove_prefix(comma == std::string_view::npos ? text.size() : comma + 1);
     const size_t equals = pair.find('=');
-    const std::string_view field = trimmed(pair.substr(0, equals));
+    const std::string_view field = without_spaces(pair.substr(0, equals));
     const std::string_view column =
-        equals == std::string_view::npos ? std::string_view() : trimmed(pair.substr(equals + 1));
+        equals == std::string_view::npos ? std::string_view() : without_spaces(pair.substr(equals + 1));
     require(
         !field.empty() && !column.empty(), ErrorKind::usage,
         "[data] --columns: got '{}', expected FIELD=COLUMN pairs such as prompt=question,completion=answer",

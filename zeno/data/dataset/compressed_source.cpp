@@ -10,7 +10,7 @@ namespace zeno::data {
 namespace {
 
 constexpr size_t kBuffer = size_t(256) << 10;
-constexpr size_t kMagic = 4;
+constexpr size_t kMagicBytes = 4;
 constexpr uint64_t kUsualRatio = 4;  // of text
 
 }  // namespace
@@ -21,7 +21,7 @@ Compression compression_of(std::string_view head) {
   if (head.starts_with("\x28\xb5\x2f\xfd"sv)) return Compression::zstd;
   // A frame to be skipped: 50 2a 4d 18 to 5f 2a 4d 18.
   const bool skippable =
-      head.size() >= kMagic && (head[0] & 0xf0) == 0x50 && head.substr(1, 3) == "\x2a\x4d\x18"sv;
+      head.size() >= kMagicBytes && (head[0] & 0xf0) == 0x50 && head.substr(1, 3) == "\x2a\x4d\x18"sv;
   return skippable ? Compression::zstd : Compression::none;
 }
 
@@ -46,7 +46,7 @@ void CompressedSource::fill() {
 // and block devices leave behind.
 bool CompressedSource::skip_to_member() {
   while (true) {
-    if (left().size() < kMagic) fill();
+    if (left().size() < kMagicBytes) fill();
     if (left().empty()) return false;
     if (compression_of(left()) == compression_) return true;
     const size_t zeros = std::min(left().find_first_not_of('\0'), left().size());

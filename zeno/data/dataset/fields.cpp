@@ -10,9 +10,11 @@
 namespace zeno::data {
 namespace {
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; }
+char lower_letter(char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; }
 
-bool same_name(std::string_view a, std::string_view b) { return std::ranges::equal(a, b, {}, lower, lower); }
+bool same_name(std::string_view a, std::string_view b) {
+  return std::ranges::equal(a, b, {}, lower_letter, lower_letter);
+}
 
 }  // namespace
 

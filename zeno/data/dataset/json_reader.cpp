@@ -9,12 +9,12 @@
 namespace zeno::data {
 namespace {
 
-constexpr size_t kNone = std::string_view::npos;
+constexpr size_t kNotInSight = std::string_view::npos;
 // A file whose first line is no whole value is looked at this far to see whether the value spans lines.
 constexpr size_t kFirstValueBytes = size_t(64) << 20;
 
-// Where the JSON value at the start of `text` ends; kNone: not in sight. Brackets and quotes decide, so a
-// broken value ends somewhere too, and is reported when it is parsed.
+// Where the JSON value at the start of `text` ends; kNotInSight: not in sight. Brackets and quotes decide, so
+// a broken value ends somewhere too, and is reported when it is parsed.
 size_t value_end(std::string_view text) {
   int64_t depth = 0;
   bool quoted = false;
@@ -36,7 +36,7 @@ size_t value_end(std::string_view text) {
       if (--depth == 0) return i + 1;
     }
   }
-  return kNone;
+  return kNotInSight;
 }
 
 bool is_json(std::string_view text) {
@@ -77,24 +77,24 @@ JsonReader::Layout JsonReader::find_layout() const {
   const std::string_view text = text_.unread();
   if (text.empty()) return Layout::unknown;
   const size_t line_end = text.find('\n');
-  if (line_end == kNone && !text_.at_end()) {
+  if (line_end == kNotInSight && !text_.at_end()) {
     if (!text_.too_long(text.size())) return Layout::unknown;
     return text[0] == '[' ? Layout::values : Layout::lines;  // no record is as long, an array may be
   }
   if (text[0] != '{' && text[0] != '[') return Layout::lines;
   const std::string_view line = text.substr(0, line_end);
   const size_t end = value_end(line);
-  const bool whole = end != kNone && line.find_first_not_of(kSpace, end) == kNone;
+  const bool whole = end != kNotInSight && line.find_first_not_of(kSpace, end) == kNotInSight;
   if (text[0] == '[') {
     if (!whole) return Layout::values;
     // An array alone holds records; one of several is a record.
-    const bool more = text.find_first_not_of(kSpace, line.size()) != kNone;
+    const bool more = text.find_first_not_of(kSpace, line.size()) != kNotInSight;
     if (!more && !text_.at_end()) return Layout::unknown;
     return more ? Layout::lines : Layout::values;
   }
   if (whole) return Layout::lines;
   const size_t first = value_end(text);
-  if (first != kNone) return is_json(text.substr(0, first)) ? Layout::values : Layout::lines;
+  if (first != kNotInSight) return is_json(text.substr(0, first)) ? Layout::values : Layout::lines;
   return text_.at_end() || text.size() > kFirstValueBytes ? Layout::lines : Layout::unknown;
 }
 
@@ -102,7 +102,7 @@ JsonReader::Layout JsonReader::find_layout() const {
 void JsonReader::take_lines(std::vector<RawRecord>& out) {
   while (!text_.unread().empty()) {
     size_t end = text_.unread().find('\n');
-    const bool whole = end != kNone || text_.at_end();
+    const bool whole = end != kNotInSight || text_.at_end();
     end = std::min(end, text_.unread().size());
     const bool begins = !std::exchange(in_long_line_, false);
     if (!begins || text_.too_long(end)) {
@@ -119,7 +119,7 @@ void JsonReader::take_lines(std::vector<RawRecord>& out) {
 
 void JsonReader::take_line(std::string_view line, std::vector<RawRecord>& out) const {
   const size_t from = line.find_first_not_of(kSpace);
-  if (from == kNone) return;
+  if (from == kNotInSight) return;
   const size_t to = line.find_last_not_of(kSpace) + 1;
   out.push_back({.text = std::string(line.substr(from, to - from)), .line = text_.line(), .error = {}});
 }
@@ -155,9 +155,9 @@ void JsonReader::take_values(std::vector<RawRecord>& out) {
 bool JsonReader::enter_array(std::vector<RawRecord>& out) {
   const std::string_view text = text_.unread();
   const size_t from = text.find_first_not_of(kSpace, 1);
-  const bool object = from != kNone && text[from] == '{';
+  const bool object = from != kNotInSight && text[from] == '{';
   const size_t end = object ? value_end(text.substr(from)) : 0;
-  if (from == kNone || end == kNone) {
+  if (from == kNotInSight || end == kNotInSight) {
     if (text_.at_end()) text_.fail_here("the array does not end; is the file complete?");
     text_.check_length();
     return false;
@@ -171,7 +171,7 @@ bool JsonReader::enter_array(std::vector<RawRecord>& out) {
 // False: the value is not whole yet.
 bool JsonReader::take_value(std::vector<RawRecord>& out) {
   const size_t end = value_end(text_.unread());
-  if (end == kNone) {
+  if (end == kNotInSight) {
     if (text_.at_end()) {
       text_.fail_here(place_ == Place::outside
                           ? "the JSON value that starts here does not end; is the file complete?"

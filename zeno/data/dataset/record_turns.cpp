@@ -24,7 +24,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 20> kSpeaker
 constexpr Names kUserPart{"human", "user", "input", "question", "query", "prompt", "instruction"};
 constexpr Names kAssistantPart{"assistant", "gpt", "bot", "output", "answer", "response", "completion"};
 
-std::string lower(std::string text) {
+std::string lowered(std::string text) {
   std::ranges::transform(text, text.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
   return text;
 }
@@ -76,7 +76,7 @@ Json message_of(Json&& message) {
   const bool said = rename_key(message, {"content", "value", "text"}, "content");
   require(by_role || (said && !message["content"].is_null()) || filled, ErrorKind::data,
           "a turn has no text in 'value'");
-  const std::string speaker = lower(message["role"].get<std::string>());
+  const std::string speaker = lowered(message["role"].get<std::string>());
   const std::string_view role = role_of(speaker);
   // Templates may know roles that we do not.
   require(by_role || !role.empty(), ErrorKind::data,

@@ -10,13 +10,13 @@
 namespace zeno::data {
 namespace {
 
-constexpr size_t kNone = std::string_view::npos;
+constexpr size_t kNotInText = std::string_view::npos;
 
 // A field at the start of `text`. `end` is where it ends: at a separator, a line's end or the end of the
-// text, which may not be in sight yet (kNone).
+// text, which may not be in sight yet (kNotInText).
 struct Field {
   std::string text;
-  size_t end = kNone;
+  size_t end = kNotInText;
   bool open = false;  // a quote that was not closed
 };
 
@@ -24,7 +24,7 @@ Field quoted_field(std::string_view text) {
   Field field;
   for (size_t from = 1;;) {
     const size_t quote = text.find('"', from);
-    if (quote == kNone) return {.text = {}, .end = kNone, .open = true};
+    if (quote == kNotInText) return {.text = {}, .end = kNotInText, .open = true};
     field.text += text.substr(from, quote - from);
     if (quote + 1 < text.size() && text[quote + 1] == '"') {
       field.text += '"';
@@ -78,15 +78,15 @@ bool TableReader::take_row(std::vector<std::string>& fields) {
   if (text.empty()) return false;
   // Spreadsheets of countries with a decimal comma write semicolons.
   const size_t line_end = text.find('\n');
-  if (columns_.empty() && separator_ == ',' && (line_end != kNone || text_.at_end())) {
+  if (columns_.empty() && separator_ == ',' && (line_end != kNotInText || text_.at_end())) {
     const std::string_view line = text.substr(0, line_end);
-    if (line.find(',') == kNone && line.find(';') != kNone) separator_ = ';';
+    if (line.find(',') == kNotInText && line.find(';') != kNotInText) separator_ = ';';
   }
   for (size_t at = 0;;) {
     Field field = field_of(text.substr(at), separator_);
-    const size_t end = field.end == kNone ? kNone : at + field.end;
+    const size_t end = field.end == kNotInText ? kNotInText : at + field.end;
     const bool broken_off =
-        end == kNone || end >= text.size() || (text[end] == '\r' && end + 1 == text.size());
+        end == kNotInText || end >= text.size() || (text[end] == '\r' && end + 1 == text.size());
     if (broken_off && !text_.at_end()) {
       text_.check_length();
       return false;

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kMaxHeader = size_t(16) << 20;  // statistics can hold whole texts
 constexpr uint64_t kMagicBytes = 4;
 
-std::string_view take(std::string_view& bytes, size_t size) {
+std::string_view take_bytes(std::string_view& bytes, size_t size) {
   require(size <= bytes.size(), ErrorKind::data, "the levels of a page end early");
   const std::string_view taken = bytes.substr(0, size);
   bytes.remove_prefix(size);
@@ -116,13 +116,13 @@ void PageReader::load(const PageHeader& header) {
 void PageReader::split_levels(Page& page) const {
   std::string_view rest = buffer_.view();
   if (page.header.kind == PageKind::data_v2) {
-    page.repetition_levels = take(rest, size_t(page.header.repetition_bytes));
-    page.definition_levels = take(rest, size_t(page.header.definition_bytes));
+    page.repetition_levels = take_bytes(rest, size_t(page.header.repetition_bytes));
+    page.definition_levels = take_bytes(rest, size_t(page.header.definition_bytes));
   } else if (page.header.kind == PageKind::data) {
     const auto levels = [&](Encoding encoding) {
       require(encoding == Encoding::rle, ErrorKind::data, "levels in encoding {} are not supported",
               int(encoding));
-      return take(rest, load_little_endian(take(rest, 4)));
+      return take_bytes(rest, load_little_endian(take_bytes(rest, 4)));
     };
     if (max_repetition_ > 0) page.repetition_levels = levels(page.header.repetition_encoding);
     if (max_definition_ > 0) page.definition_levels = levels(page.header.definition_encoding);

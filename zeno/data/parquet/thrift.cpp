@@ -8,7 +8,7 @@
 namespace zeno::data::parquet {
 namespace {
 
-constexpr int kMaxDepth = 32;  // of what is skipped; what is read has a fixed depth
+constexpr int kMaxSkipDepth = 32;  // of what is skipped; what is read has a fixed depth
 
 ThriftType type_of(int bits) {
   require(bits <= int(ThriftType::structure), ErrorKind::data, "metadata has a field of unknown type {}",
@@ -94,7 +94,7 @@ std::string_view ThriftReader::binary(ThriftType type) {
 void ThriftReader::expect_struct(ThriftType type) const { expect(type, ThriftType::structure); }
 
 void ThriftReader::skip(ThriftType type, int depth) {
-  require(depth < kMaxDepth, ErrorKind::data, "metadata is nested deeper than {} levels", kMaxDepth);
+  require(depth < kMaxSkipDepth, ErrorKind::data, "metadata is nested deeper than {} levels", kMaxSkipDepth);
   switch (type) {
     case ThriftType::stop:
       fail(ErrorKind::data, "metadata has a value without a type");

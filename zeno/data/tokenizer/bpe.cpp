@@ -12,7 +12,7 @@
 namespace zeno::data::tokenizer {
 namespace {
 
-constexpr int32_t kNone = -1;
+constexpr int32_t kNoSymbol = -1;
 // Up to this many symbols looking at all of them for the best merge beats a heap.
 constexpr size_t kShortWord = 48;
 constexpr size_t kBytesPart = 4096;  // of a piece whose bytes are tokens each
@@ -20,7 +20,7 @@ constexpr size_t kBytesPart = 4096;  // of a piece whose bytes are tokens each
 std::array<int32_t, 256> find_byte_tokens(const Vocabulary& vocabulary) {
   std::array<int32_t, 256> ids;
   for (size_t byte = 0; byte < 256; ++byte) {
-    ids[byte] = vocabulary.find(fmt::format("<0x{:02X}>", byte)).value_or(kNone);
+    ids[byte] = vocabulary.find(fmt::format("<0x{:02X}>", byte)).value_or(kNoSymbol);
   }
   return ids;
 }
@@ -37,12 +37,12 @@ class Bpe final : public Model {
       else if (auto bytes = bytes_of_names(text))
         ids_.emplace(std::move(*bytes), id);
     }
-    first_bytes_.fill(kNone);
+    first_bytes_.fill(kNoSymbol);
     for (const auto& [text, id] : ids_) {
       if (text.size() == 1) first_bytes_[uint8_t(text[0])] = id;
     }
     add_merges(vocabulary, options, where);
-    bytes_only_ = raw_bytes && options.merges.empty() && std::ranges::count(first_bytes_, kNone) == 0;
+    bytes_only_ = raw_bytes && options.merges.empty() && std::ranges::count(first_bytes_, kNoSymbol) == 0;
     if (options.byte_fallback) byte_tokens_ = find_byte_tokens(vocabulary);
     if (!options.unknown.empty()) {
       const auto found = vocabulary.ids.find(options.unknown);
@@ -74,7 +74,7 @@ class Bpe final : public Model {
     else
       merge_long(work);
     for (const Symbol& symbol : work.symbols) {
-      if (symbol.id != kNone) out.push_back({symbol.id, symbol.begin, symbol.end});
+      if (symbol.id != kNoSymbol) out.push_back({symbol.id, symbol.begin, symbol.end});
     }
   }
 
@@ -102,7 +102,7 @@ class Bpe final : public Model {
   }
 
   void add_unknown(std::vector<Symbol>& symbols, size_t begin, size_t end) const {
-    if (unknown_ == kNone) {
+    if (unknown_ == kNoSymbol) {
       require(options_.unknown.empty(), ErrorKind::data,
               "[tokenizer] got a character outside the vocabulary, and its unk_token '{}' is missing too",
               shortened(options_.unknown, 60));
@@ -124,7 +124,7 @@ class Bpe final : public Model {
   void add_bytes(std::string_view piece, std::vector<Symbol>& symbols) const {
     for (size_t at = 0; at < piece.size(); ++at) {
       const int32_t id = first_bytes_[uint8_t(piece[at])];
-      if (id != kNone)
+      if (id != kNoSymbol)
         add(symbols, id, at, at + 1);
       else
         add_unknown(symbols, at, at + 1);
@@ -135,7 +135,7 @@ class Bpe final : public Model {
     const bool decorated = !options_.continuing_prefix.empty() || !options_.word_suffix.empty();
     for (size_t at = 0; at < piece.size();) {
       const size_t end = at + decode_char(piece, at).bytes;
-      int32_t id = kNone;
+      int32_t id = kNoSymbol;
       std::string text(piece.substr(at, end - at));
       if (end - at == 1 && !decorated) {
         id = first_bytes_[uint8_t(piece[at])];
@@ -144,7 +144,7 @@ class Bpe final : public Model {
         if (end == piece.size()) text += options_.word_suffix;
         if (const auto found = ids_.find(text); found != ids_.end()) id = found->second;
       }
-      if (id != kNone)
+      if (id != kNoSymbol)
         add(symbols, id, at, end);
       else if (!add_byte_tokens(text, at, symbols))
         add_unknown(symbols, at, end);
@@ -155,7 +155,7 @@ class Bpe final : public Model {
   // One token per byte, if the vocabulary has them all.
   bool add_byte_tokens(const std::string& text, size_t at, std::vector<Symbol>& symbols) const {
     if (!options_.byte_fallback) return false;
-    const auto has = [&](char byte) { return byte_tokens_[uint8_t(byte)] != kNone; };
+    const auto has = [&](char byte) { return byte_tokens_[uint8_t(byte)] != kNoSymbol; };
     if (!std::ranges::all_of(text, has)) return false;
     for (size_t i = 0; i < text.size(); ++i) add(symbols, byte_tokens_[uint8_t(text[i])], at + i, at + i + 1);
     return true;
@@ -192,11 +192,11 @@ class Bpe final : public Model {
     std::vector<Symbol>& symbols = work.symbols;
     std::vector<uint64_t>& heap = work.heap;
     heap.clear();
-    symbols.back().next = kNone;
+    symbols.back().next = kNoSymbol;
     const auto rank_of = [&](int32_t at) {
       Symbol& left = symbols[size_t(at)];
-      left.rank =
-          left.next == kNone ? MergeTable::kNever : merges_.find(left.id, symbols[size_t(left.next)].id).rank;
+      left.rank = left.next == kNoSymbol ? MergeTable::kNever
+                                         : merges_.find(left.id, symbols[size_t(left.next)].id).rank;
       return left.rank;
     };
     const auto entry = [](uint32_t rank, int32_t at) { return uint64_t(rank) << 32 | uint32_t(at); };
@@ -210,15 +210,15 @@ class Bpe final : public Model {
       const auto at = int32_t(uint32_t(heap.back()));
       heap.pop_back();
       Symbol& left = symbols[size_t(at)];
-      if (left.id == kNone || left.rank != rank) continue;  // changed since it was put here
+      if (left.id == kNoSymbol || left.rank != rank) continue;  // changed since it was put here
       Symbol& right = symbols[size_t(left.next)];
       left.id = merges_.find(left.id, right.id).id;
       left.end = right.end;
       left.next = right.next;
-      right.id = kNone;
-      if (left.next != kNone) symbols[size_t(left.next)].previous = at;
+      right.id = kNoSymbol;
+      if (left.next != kNoSymbol) symbols[size_t(left.next)].previous = at;
       for (const int32_t changed : {left.previous, at}) {
-        if (changed == kNone) continue;
+        if (changed == kNoSymbol) continue;
         if (const uint32_t now = rank_of(changed); now != MergeTable::kNever) {
           heap.push_back(entry(now, changed));
           std::ranges::push_heap(heap, std::greater());
@@ -234,7 +234,7 @@ class Bpe final : public Model {
   std::unordered_map<std::string, int32_t> ids_;  // in bytes when raw_bytes_
   std::array<int32_t, 256> first_bytes_;          // of tokens of one byte
   std::array<int32_t, 256> byte_tokens_{};
-  int32_t unknown_ = kNone;
+  int32_t unknown_ = kNoSymbol;
 };
 
 std::pair<std::string, std::string> read_merge(const JsonNode& node) {

@@ -72,9 +72,9 @@ class Plain final : public Decoder {
   void (*step_)(Tokens&);
 };
 
-class Strip final : public Decoder {
+class StripDecoder final : public Decoder {
  public:
-  explicit Strip(const JsonNode& node)
+  explicit StripDecoder(const JsonNode& node)
       : content_(node.string("content")),
         start_(size_t(node.at("start").integer(0, INT32_MAX))),
         stop_(size_t(node.at("stop").integer(0, INT32_MAX))) {
@@ -94,9 +94,9 @@ class Strip final : public Decoder {
   size_t start_, stop_;
 };
 
-class Replace final : public Decoder {
+class ReplaceDecoder final : public Decoder {
  public:
-  explicit Replace(const JsonNode& node)
+  explicit ReplaceDecoder(const JsonNode& node)
       : pattern_(Pattern::read(node.at("pattern"))), content_(node.string("content")) {}
   void apply(Tokens& tokens) const override {
     for (std::string& token : tokens) {
@@ -116,9 +116,9 @@ class Replace final : public Decoder {
   std::string content_;
 };
 
-class Metaspace final : public Decoder {
+class MetaspaceDecoder final : public Decoder {
  public:
-  explicit Metaspace(const JsonNode& node)
+  explicit MetaspaceDecoder(const JsonNode& node)
       : mark_(node.string_or("replacement", "\u2581")),
         prepended_(node.string_or("prepend_scheme",
                                   node.boolean_or("add_prefix_space", true) ? "always" : "never") !=
@@ -134,9 +134,9 @@ class Metaspace final : public Decoder {
   bool prepended_;
 };
 
-class WordPiece final : public Decoder {
+class WordPieceDecoder final : public Decoder {
  public:
-  explicit WordPiece(const JsonNode& node)
+  explicit WordPieceDecoder(const JsonNode& node)
       : prefix_(node.string_or("prefix", "##")), cleanup_(node.boolean_or("cleanup", true)) {}
   void apply(Tokens& tokens) const override {
     static constexpr std::pair<std::string_view, std::string_view> kTidy[] = {
@@ -174,9 +174,9 @@ class WordSuffix final : public Decoder {
   std::string suffix_;
 };
 
-class Sequence final : public Decoder {
+class SequenceDecoder final : public Decoder {
  public:
-  explicit Sequence(const JsonNode& node) {
+  explicit SequenceDecoder(const JsonNode& node) {
     for (const JsonNode& step : node.at("decoders").items()) steps_.push_back(make_decoder(step));
   }
   void apply(Tokens& tokens) const override {
@@ -194,12 +194,12 @@ std::unique_ptr<const Decoder> make_decoder(const JsonNode& node) {
   if (type == "ByteLevel") return std::make_unique<Plain>(decode_byte_level);
   if (type == "ByteFallback") return std::make_unique<Plain>(decode_byte_fallback);
   if (type == "Fuse") return std::make_unique<Plain>(join);
-  if (type == "Strip") return std::make_unique<Strip>(node);
-  if (type == "Replace") return std::make_unique<Replace>(node);
-  if (type == "Metaspace") return std::make_unique<Metaspace>(node);
-  if (type == "WordPiece") return std::make_unique<WordPiece>(node);
+  if (type == "Strip") return std::make_unique<StripDecoder>(node);
+  if (type == "Replace") return std::make_unique<ReplaceDecoder>(node);
+  if (type == "Metaspace") return std::make_unique<MetaspaceDecoder>(node);
+  if (type == "WordPiece") return std::make_unique<WordPieceDecoder>(node);
   if (type == "BPEDecoder") return std::make_unique<WordSuffix>(node);
-  if (type == "Sequence") return std::make_unique<Sequence>(node);
+  if (type == "Sequence") return std::make_unique<SequenceDecoder>(node);
   node.unknown_type("decoder");
 }
 

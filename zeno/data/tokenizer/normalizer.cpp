@@ -107,9 +107,9 @@ class Prepend final : public Normalizer {
   std::string prefix_;
 };
 
-class Replace final : public Normalizer {
+class ReplaceNormalizer final : public Normalizer {
  public:
-  Replace(Pattern pattern, std::string content)
+  ReplaceNormalizer(Pattern pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
   void apply(AlignedText& text) const override {
     std::optional<Rewriter> out;
@@ -129,9 +129,9 @@ class Replace final : public Normalizer {
   std::string content_;
 };
 
-class Bert final : public Normalizer {
+class BertNormalizer final : public Normalizer {
  public:
-  explicit Bert(const JsonNode& node)
+  explicit BertNormalizer(const JsonNode& node)
       : clean_(node.boolean_or("clean_text", true)),
         space_ideographs_(node.boolean_or("handle_chinese_chars", true)),
         lowercase_(node.boolean_or("lowercase", true)),
@@ -183,9 +183,10 @@ class Bert final : public Normalizer {
   bool clean_, space_ideographs_, lowercase_, strip_;
 };
 
-class Sequence final : public Normalizer {
+class SequenceNormalizer final : public Normalizer {
  public:
-  explicit Sequence(std::vector<std::unique_ptr<const Normalizer>> steps) : steps_(std::move(steps)) {}
+  explicit SequenceNormalizer(std::vector<std::unique_ptr<const Normalizer>> steps)
+      : steps_(std::move(steps)) {}
   bool changes(std::string_view text) const override {
     return std::ranges::any_of(steps_, [&](const auto& step) { return step->changes(text); });
   }
@@ -205,7 +206,7 @@ std::unique_ptr<const Normalizer> make(const JsonNode& node, size_t& made) {
   if (type == "Sequence") {
     std::vector<std::unique_ptr<const Normalizer>> steps;
     for (const JsonNode& step : node.at("normalizers").items()) steps.push_back(make(step, made));
-    return std::make_unique<Sequence>(std::move(steps));
+    return std::make_unique<SequenceNormalizer>(std::move(steps));
   }
   if (++made > kMaxSteps)
     fail(ErrorKind::data, "[tokenizer] {}: has more than {} normalizers", node.where(), kMaxSteps);
@@ -224,10 +225,10 @@ std::unique_ptr<const Normalizer> make(const JsonNode& node, size_t& made) {
   }
   if (type == "Prepend") return std::make_unique<Prepend>(node.at("prepend").string_up_to(kMaxTokenBytes));
   if (type == "Replace") {
-    return std::make_unique<Replace>(Pattern::read(node.at("pattern")),
-                                     node.at("content").string_up_to(kMaxTokenBytes));
+    return std::make_unique<ReplaceNormalizer>(Pattern::read(node.at("pattern")),
+                                               node.at("content").string_up_to(kMaxTokenBytes));
   }
-  if (type == "BertNormalizer") return std::make_unique<Bert>(node);
+  if (type == "BertNormalizer") return std::make_unique<BertNormalizer>(node);
   if (type == "Precompiled") return make_character_map(node);
   node.unknown_type("normalizer");
 }

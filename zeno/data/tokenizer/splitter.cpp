@@ -107,7 +107,7 @@ class Words final : public PreTokenizer {
 };
 
 // White space goes, punctuation stands alone.
-class Bert final : public PreTokenizer {
+class BertSplitter final : public PreTokenizer {
  public:
   void split(const Piece& piece, Rewriting&, PieceSink& next) const override {
     size_t begin = 0, at = 0;
@@ -178,7 +178,7 @@ std::unique_ptr<const PreTokenizer> make_splitter(const JsonNode& node) {
   }
   if (type == "WhitespaceSplit") return std::make_unique<Split>(each_char(is_space), Behavior::removed);
   if (type == "Whitespace") return make_whitespace();
-  if (type == "BertPreTokenizer") return std::make_unique<Bert>();
+  if (type == "BertPreTokenizer") return std::make_unique<BertSplitter>();
   if (type == "CharDelimiterSplit") {
     const Pattern pattern(node.string("delimiter"));
     return std::make_unique<Split>(

@@ -13,7 +13,7 @@ namespace zeno::data::tokenizer {
 namespace {
 
 constexpr double kUnknownPenalty = 10.0;  // below the worst token, as in SentencePiece
-constexpr int32_t kNone = -1;
+constexpr int32_t kNoToken = -1;
 
 class Unigram final : public Model {
  public:
@@ -32,10 +32,10 @@ class Unigram final : public Model {
     if (const auto unknown = node.find("unk_id")) {
       unknown_ = int32_t(unknown->integer(0, int64_t(entries.size()) - 1));
     }
-    byte_tokens_.fill(kNone);
+    byte_tokens_.fill(kNoToken);
     if (!node.boolean_or("byte_fallback", false)) return;
     for (size_t byte = 0; byte < 256; ++byte) {
-      byte_tokens_[byte] = vocabulary.find(fmt::format("<0x{:02X}>", byte)).value_or(kNone);
+      byte_tokens_[byte] = vocabulary.find(fmt::format("<0x{:02X}>", byte)).value_or(kNoToken);
     }
   }
 
@@ -73,7 +73,7 @@ class Unigram final : public Model {
         single |= end == next;
       });
       if (!single) {
-        require(unknown_ != kNone, ErrorKind::data,
+        require(unknown_ != kNoToken, ErrorKind::data,
                 "[tokenizer] {}: got a character outside the vocabulary and no unk_id, expected one", where_);
         offer(at, next, unknown_, unknown_score_ + here);
       }
@@ -89,7 +89,7 @@ class Unigram final : public Model {
     out.erase(begin, out.end());
     for (const Token& token : rest) {
       const std::string_view text = piece.substr(token.begin, token.end - token.begin);
-      const auto has = [&](char byte) { return byte_tokens_[uint8_t(byte)] != kNone; };
+      const auto has = [&](char byte) { return byte_tokens_[uint8_t(byte)] != kNoToken; };
       const auto whole = unknown(token) ? pieces_.longest(text, 0) : std::nullopt;
       if (whole && whole->end == text.size()) {
         out.push_back({whole->value, token.begin, token.end});
@@ -105,7 +105,7 @@ class Unigram final : public Model {
   ByteTrie pieces_;
   std::vector<double> scores_;
   double unknown_score_ = 0;
-  int32_t unknown_ = kNone;
+  int32_t unknown_ = kNoToken;
   std::array<int32_t, 256> byte_tokens_;
 };
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "zeno/kernels/moment_cells.h"
 #include "zeno/plan/machine/measure_host.h"
 
 namespace zeno::plan {
@@ -15,17 +14,13 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-size_t bytes_of(DType dtype, int64_t count) {
-  return dtype == DType::u8 ? moment_bytes(count) : size_t(count) * size_of(dtype);
-}
-
 DType moments_of(const zero::Policy& policy) { return policy.moments.value_or(policy.states); }
 
 // Bytes of masters and moments that one element moves each way.
 double state_bytes(const zero::Policy& policy) {
   constexpr int64_t kMany = 6400;
   const int moments = int(policy.moments_first) + int(policy.moments_second);
-  return double(size_of(policy.states)) + moments * double(bytes_of(moments_of(policy), kMany)) / kMany;
+  return double(size_of(policy.states)) + moments * double(update_bytes(moments_of(policy), kMany)) / kMany;
 }
 
 }  // namespace

@@ -7,10 +7,6 @@
 namespace zeno::plan {
 namespace {
 
-size_t bytes_of(DType dtype, int64_t count) {
-  return dtype == DType::u8 ? moment_bytes(count) : size_t(count) * size_of(dtype);
-}
-
 void fill_random(Tensor tensor) {
   dispatch_float(tensor.dtype, [&]<class T>() {
     for (int64_t i = 0; i < tensor.count(); ++i)
@@ -20,10 +16,14 @@ void fill_random(Tensor tensor) {
 
 }  // namespace
 
+size_t update_bytes(DType dtype, int64_t count) {
+  return dtype == DType::u8 ? moment_bytes(count) : size_t(count) * size_of(dtype);
+}
+
 HostUpdates::HostUpdates(Device near, int threads, const zero::Policy& policy, int64_t count)
     : stream_({.device = {}, .name = "updates", .threads = threads, .near = near}) {
   const auto make = [&](DType dtype) {
-    const size_t bytes = bytes_of(dtype, count);
+    const size_t bytes = update_bytes(dtype, count);
     ledger_.book(Tier::host, Purpose::workspace, bytes);
     buffers_.emplace_back(ledger_, Tier::host, Purpose::workspace, bytes);
     fill_zero_async(stream_, buffers_.back().data(), bytes);

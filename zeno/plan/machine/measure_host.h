@@ -12,6 +12,9 @@
 
 namespace zeno::plan {
 
+// Of a state that the update reads or writes.
+size_t update_bytes(DType dtype, int64_t count);
+
 // An update of the optimizer on `threads` of the CPU near a device, to be made over and over. Owns its
 // arrays.
 class HostUpdates {

@@ -18,6 +18,7 @@
 namespace zeno::plan {
 namespace {
 
+using Json = nlohmann::ordered_json;
 using page::Figure, page::html_text, page::Table, page::tile;
 
 std::vector<PlanRow> rows_of(const PlanReport& report) {
@@ -151,7 +152,6 @@ std::string rows_section(const PlanReport& report) {
 
 // What the script draws: every row, and which of them are shown at first.
 std::string data_json(const PlanReport& report) {
-  using Json = nlohmann::ordered_json;
   const std::vector<PlanRow> rows = rows_of(report), best = best_rows(rows);
   Json json;
   json["limited"] = report.limits.known();

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "zeno/report/page/report_series.h"
@@ -17,7 +16,6 @@ using nlohmann::json;
 constexpr size_t kPoints = 1500;       // of a curve
 constexpr int kTimelinePixels = 2000;  // of the timeline: finer spans are merged
 constexpr size_t kMarkedEvents = 60;   // lines in a chart; the table has them all
-constexpr double kGap = std::numeric_limits<double>::quiet_NaN();
 
 struct Curve {
   std::string name, color, role;  // role: raw, smooth (of the one before), dots, line

@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace zeno::report {
 namespace {
-
-constexpr double kGap = std::numeric_limits<double>::quiet_NaN();
 
 // Lowest, highest and first gap of a stretch, in order.
 void append_extremes(std::span<const SeriesPoint> stretch, std::vector<SeriesPoint>& out) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -10,8 +11,9 @@ namespace zeno::report {
 
 struct SeriesPoint {
   int64_t x = 0;
-  double y = 0;  // NaN: a gap, and a mark that says so
+  double y = 0;  // kGap: a gap, and a mark that says so
 };
+inline constexpr double kGap = std::numeric_limits<double>::quiet_NaN();
 
 // At most about `points`; short curves are returned unchanged. Infinities count as gaps.
 std::vector<SeriesPoint> thin_out(std::span<const SeriesPoint> series, size_t points);

@@ -17,13 +17,12 @@ using page::Table, page::tile;
 
 constexpr size_t kRows = 20;  // of a curve's table
 
-std::string number(double value) {
+std::string four_digits(double value) {
   return std::isfinite(value) ? fmt::format("{:.4g}", value) : "not finite";
 }
 std::string milliseconds(double value) {
   return std::isfinite(value) ? fmt::format("{:.2f} ms", value) : "?";
 }
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
 // At most kRows indices of 0 … count-1, evenly spread, with both ends.
 std::vector<size_t> spread(size_t count) {
@@ -45,19 +44,19 @@ std::string loss_tiles(const ReportData& data) {
   const auto finite = [](const auto& point) { return std::isfinite(point.loss); };
   const auto &first = data.steps.first_finite(), &last = data.steps.last_finite();
   if (last) {
-    out +=
-        tile("Training loss", number(last->loss),
-             first->step == last->step ? "" : fmt::format("{} at step {}", number(first->loss), first->step));
+    out += tile(
+        "Training loss", four_digits(last->loss),
+        first->step == last->step ? "" : fmt::format("{} at step {}", four_digits(first->loss), first->step));
   }
   const ReportEval* best = nullptr;
   for (const ReportEval& eval : data.evals) {
     if (finite(eval) && (best == nullptr || eval.loss < best->loss)) best = &eval;
   }
   if (best == nullptr) return out;
-  out += tile("Best eval loss", number(best->loss),
-              fmt::format("perplexity {}, step {}", number(best->perplexity), best->step));
+  out += tile("Best eval loss", four_digits(best->loss),
+              fmt::format("perplexity {}, step {}", four_digits(best->perplexity), best->step));
   if (best->token_accuracy)
-    out += tile("Token accuracy", percent(*best->token_accuracy), "at best eval loss");
+    out += tile("Token accuracy", format_percent(*best->token_accuracy), "at best eval loss");
   return out;
 }
 
@@ -91,7 +90,7 @@ std::string summary_tiles(const ReportData& data) {
   }
   out += memory_tile(data);
   if (data.timeline.duration_ms > 0) {
-    out += tile("Exposed comm.", percent(data.timeline.exposed_ms() / data.timeline.duration_ms),
+    out += tile("Exposed comm.", format_percent(data.timeline.exposed_ms() / data.timeline.duration_ms),
                 fmt::format("of a {:.4g} ms step", data.timeline.duration_ms));
   }
   return out + "</dl>\n";
@@ -102,8 +101,8 @@ std::string curve_table(const ReportData& data) {
   const std::vector<ReportStep> steps = data.steps.samples();
   for (const size_t i : spread(steps.size())) {
     const ReportStep& s = steps[i];
-    table.rows.push_back({fmt::format("{}{}", s.step, s.skipped ? " (skipped)" : ""), number(s.loss),
-                          number(s.grad_norm), number(s.lr), format_rate(s.tokens_per_s),
+    table.rows.push_back({fmt::format("{}{}", s.step, s.skipped ? " (skipped)" : ""), four_digits(s.loss),
+                          four_digits(s.grad_norm), four_digits(s.lr), format_rate(s.tokens_per_s),
                           milliseconds(s.step_ms), s.exposed_ms ? milliseconds(*s.exposed_ms) : ""});
   }
   return to_html(table);
@@ -113,8 +112,8 @@ std::string eval_table(const ReportData& data) {
   Table table{"", {"step", "eval loss", "perplexity", "token accuracy"}, {}};
   for (const size_t i : spread(data.evals.size())) {
     const ReportEval& e = data.evals[i];
-    table.rows.push_back({fmt::format("{}", e.step), number(e.loss), number(e.perplexity),
-                          e.token_accuracy ? percent(*e.token_accuracy) : ""});
+    table.rows.push_back({fmt::format("{}", e.step), four_digits(e.loss), four_digits(e.perplexity),
+                          e.token_accuracy ? format_percent(*e.token_accuracy) : ""});
   }
   return to_html(table);
 }
@@ -145,7 +144,7 @@ std::string timeline_table(const Timeline& timeline) {
   Table lanes{"Lanes", {"lane", "busy", "share of the step"}, {}};
   const auto add = [&](const std::string& name, double ms) {
     lanes.rows.push_back(
-        {name, milliseconds(ms), percent(timeline.duration_ms > 0 ? ms / timeline.duration_ms : 0)});
+        {name, milliseconds(ms), format_percent(timeline.duration_ms > 0 ? ms / timeline.duration_ms : 0)});
   };
   for (const std::string& lane : timeline.lanes) add(lane, busy[lane]);
   add("exposed communication", timeline.exposed_ms());
