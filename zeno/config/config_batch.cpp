@@ -140,7 +140,7 @@ void resolve_batch(ParsedConfig& parsed, int64_t ranks) {
   const bool all = b.train_batch > 0 && b.micro_batch > 0 && b.grad_accum > 0;
   const bool consistent = all && b.train_batch == b.micro_batch * b.grad_accum * ranks;
   const int64_t keep = consistent ? 0 : batch_to_keep(parsed, ranks);
-  require(keep == 0 || !from_flag(parsed, kMicro) || !from_flag(parsed, kAccum), ErrorKind::usage,
+  require(keep == 0 || !by_flag(parsed, kMicro) || !by_flag(parsed, kAccum), ErrorKind::usage,
           "[batch] {} is not --micro-batch {} × --grad-accum {} × {} ranks; leave out one of these flags, or "
           "give --train-batch {}",
           told(parsed, kTrain, keep), b.micro_batch, b.grad_accum, ranks,
