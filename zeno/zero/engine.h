@@ -207,8 +207,7 @@ class Engine {
   void put(State state, int group, const Partition::Piece& piece, StoredValues& values);
   void place(const StateRun& run, int64_t begin, StoredValues values);
   std::vector<StateRun> state_runs() const;
-  // Cuts what is sharded over `axes` into runs that need little host memory each. Of what is sharded over
-  // `axes`.
+  // Cuts what is sharded over `axes` into runs that need little host memory each.
   std::vector<Run> runs(int param, int64_t begin, int64_t end, int rank, comm::Axes axes) const;
   // The runs that a rank hashes and reads for all.
   std::vector<Run> saved_runs(int param, int64_t begin, int64_t end, int rank) const;

@@ -128,8 +128,7 @@ class Executor {
   bool queue_lanes(const Step& step, size_t begin, size_t end, const std::function<bool(Lane)>& mine);
   void hold(const Event& event);
   void finish_step(const Step& step);
-  // await_queues() waits until every lane of the first `steps` steps has been queued; drain(), of all
-  // launched steps.
+  // Waits until every lane of the first `steps` steps has been queued.
   void await_queues(int64_t steps) const;
   void drain() const { await_queues(launched_); }
   bool replayable(const Step& step);

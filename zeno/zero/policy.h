@@ -81,7 +81,7 @@ struct Policy {
   bool fp8 = false;            // GPU, bf16 compute: matmuls of blocks in fp8
 
   Offload offload;
-  bool nf4_base = false;       // frozen weights of blocks are kept in 4 bits (nf4.h), decoded for each use
+  bool nf4_base = false;       // frozen weights of blocks are stored in 4 bits (nf4.h), decoded for each use
   bool trains = true;          // false: the engine only evaluates; every parameter is frozen
   bool moments_first = true;   // m; false for plain SGD
   bool moments_second = true;  // v; false for SGD and Lion
