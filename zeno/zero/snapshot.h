@@ -48,8 +48,8 @@ class Snapshot {
   };
   const std::vector<FilePart>& file_parts() const { return file_parts_; }
   const StateStore::DiskLayout& layout() const { return layout_; }
-  // Moves that file to this folder and returns it with the checksum of every part; returns nothing if that is
-  // not possible. Blocks until the state is on the disk.
+  // Gives that file away, to be moved into this folder, with the checksum of every part; returns nothing if
+  // that is not possible. Blocks until the state is on the disk.
   std::optional<DiskStore::Given> give_file(const Path& folder);
 
   // Books the memory, with room for `copies` further copies that the caller keeps.

@@ -122,8 +122,8 @@ class StateStore {
   bool has_extent(OnDisk what, int chunk) const { return extent_of(what, chunk) != kNone; }
   // For optimizer states: how many elements of the piece, from its first on, are in the same chunk.
   int64_t count_in_chunk(int group, const Partition::Piece& piece) const;
-  // Moves the file with the extents of states to this folder, if possible (disk_store.h). No thread may be
-  // writing extents.
+  // Gives away the file with the extents of states, to be moved into this folder, if possible (disk_store.h).
+  // No thread may be writing extents.
   std::optional<DiskStore::Given> give_states(const Path& folder) const;
 
   // The pieces this rank updates: its shard of the optimizer states.

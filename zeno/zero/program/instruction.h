@@ -147,7 +147,7 @@ struct Part {
 struct Forward {
   static constexpr std::string_view name = "forward";
   RegionId x = kNoRegion, y = kNoRegion, saved = kNoRegion, workspace = kNoRegion;
-  nn::Recompute keep = nn::Recompute::none;  // what `saved` holds: everything, or what is costly (never full)
+  nn::Recompute keep = nn::Recompute::none;  // what `saved` holds; never full
   std::vector<Binding> params;
   Part part = {};
   void touch(Touches& touches) const;
