@@ -16,7 +16,7 @@ struct HeadSlices {
   int64_t ranks = 1;
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
   Tensor tokens;  // [B·t, (H+2G)·D]: all query heads, then all key heads, then all value heads
-  Tensor slices;  // [B·N·t, slice_heads·D]: by sequence, rank and token; the rank's heads in the same order
+  Tensor slices;  // [B·N·t, slice_heads·D]: by sequence, rank and token; heads in the same order
 
   constexpr int64_t own_heads() const { return heads / ranks; }
   constexpr int64_t own_kv_heads() const { return (kv_heads + ranks - 1) / ranks; }

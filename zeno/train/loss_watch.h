@@ -37,7 +37,7 @@ class LossWatch {
   void restore(State state) { state_ = std::move(state); }
 
  private:
-  static constexpr size_t kWarmUp = 10, kWindow = 50;  // good losses before spikes are reported; in the mean
+  static constexpr size_t kWarmUp = 10, kWindow = 50;  // good losses: before spikes are reported, in the mean
 
   Verdict judge(double loss, bool skipped) const;
 

@@ -61,8 +61,8 @@ class Trainer {
 
   int64_t steps() const { return step_; }  // including those before a resume
   int64_t planned_steps() const { return setup_.steps; }
-  // The result of the last step on a CPU. A GPU runs one step ahead of the host, so there it is of the step
-  // before the last.
+  // The result of the last step on a CPU, of the step before it on a GPU, which runs one step ahead of the
+  // host.
   const zero::StepResult& result() const { return loop_.result(); }
   const config::ParsedConfig& config() const { return setup_.parsed; }  // with everything decided
   zero::Engine& engine() { return engine_; }

@@ -1,6 +1,6 @@
 // The training state that one rank keeps between steps: parameters in compute precision, gradients, fp32
 // masters and moments, each whole or as a shard per group. Masters and parameters that have the same dtype
-// and are both kept on the device are one copy. Masters kept beside bf16 parameters are split: only the bits
+// and stay where they are used are one copy. Masters kept beside bf16 parameters are split: only the bits
 // that the parameters lack are stored. With one rank, shards are the full buffers. Frozen groups may be kept
 // in NF4: then parameters are Nf4Cells, and the place of an element is that of its cell.
 //
