@@ -171,8 +171,7 @@ void CudaThreadGroup::move(const Round& round, OpWait& wait) {
       return each_part(&CudaThreadGroup::all_to_all);
     case OpKind::reduce_scatter:
       return each_part(&CudaThreadGroup::sum_slice);
-    case OpKind::all_reduce:  // each rank sums one slice for everybody, then all copy the slices of the
-                              // others
+    case OpKind::all_reduce:  // each rank sums one slice for all, then copies the slices of the others
       each_part(&CudaThreadGroup::sum_slice);
       signal(&Peer::summed, round.stream);
       board_.meet(wait);
