@@ -99,7 +99,7 @@ class Board {
 
   std::byte* staging(int rank, int area) const;
   Mailbox& mailbox(int from, int to) const;
-  // How often to spin before sleeping: never when there are more ranks than cores.
+  // How many times to spin before sleeping: 0 when there are more ranks than cores.
   int spins() const { return spins_; }
 
  private:

@@ -1,4 +1,4 @@
-// The only place that reads the launchers' environment variables.
+// The only file that reads the environment, for the variables of launchers.
 #include <charconv>
 #include <cstdlib>
 #include <cstring>

@@ -79,7 +79,7 @@ struct Batch {
   Tensor positions;  // i32 [1, R]
   // i32 [1, B · tokens of a whole sequence] (see AttentionForward); empty view: one document per sequence.
   Tensor doc_start;
-  int64_t documents = 0;  // their number, if there is doc_start; known on the host
+  int64_t documents = 0;  // number of documents, if there is doc_start; known on the host
   // Rows with a target, in order: i32 [1, ≤ R]. Their number is known on the host before the step.
   Tensor valid_rows;
   int64_t valid_count = 0;

@@ -222,7 +222,7 @@ Supervisor::Look Supervisor::look_at_output(const sigset_t& signals) {
                                     std::chrono::duration<double>(options_.disk_deadline).count())};
 }
 
-// Handles signals while there is no run to pass them on to. Returns true if one requested a stop.
+// Handles signals while there is no run to pass them on to. Returns true at the second request to stop.
 bool Supervisor::asked_again(const sigset_t& signals) {
   constexpr timespec kAtOnce{0, 0};
   const int signal = sigtimedwait(&signals, nullptr, &kAtOnce);

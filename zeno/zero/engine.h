@@ -64,7 +64,7 @@ struct MicroBatch {
   int64_t inputs = 0;                   // rows that are not padding; only counted
 };
 
-// What a rank requests for after a step; ranks tell each other in the step's exchange.
+// What a rank requests after a step; ranks tell each other in the step's exchange.
 struct Wishes {
   bool stop = false, save = false;
   bool busy = false;  // a copy of the state is still being written: do not take another yet

@@ -95,7 +95,7 @@ class Executor {
   void settle() const;
   // The same for what is queued on `stream` later.
   void settle_on(StreamRef stream) const;
-  // Visits the memory that instructions pass to each other.
+  // Calls body with each pool of regions in this tier.
   template <class Body>
   void for_pools(Tier tier, const Body& body) const {
     for (const Buffer& pool : pools_[size_t(tier)]) body(pool);

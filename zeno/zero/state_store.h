@@ -53,7 +53,7 @@ class StateStore {
 
   // Sets everything to zero and waits for it.
   void clear(StreamRef stream);
-  // Visits the states in device memory.
+  // Calls body with each buffer in device memory.
   template <class Body>
   void for_buffers(const Body& body) const {
     for (const Buffer& buffer : device_) body(buffer);

@@ -115,7 +115,7 @@ void find_stages(UnitTable& table, const std::vector<Stage>& stages) {
   }
 }
 
-// Parameters that are not sharded, or that stay gathered, stay on the device.
+// Parameters that several ranks keep whole, or that stay gathered, stay on the device.
 void place_params(UnitTable& table, const Policy& policy, const comm::Mesh& mesh) {
   const Offload& offload = policy.offload;
   if (policy.params.empty() && mesh.size(comm::kDataAxes) > 1) return;

@@ -8,7 +8,7 @@
 namespace zeno::comm {
 namespace {
 
-constexpr size_t kLeastSlot = size_t(64) << 10;  // less space than this is not filled with a piece of a part
+constexpr size_t kLeastSlot = size_t(64) << 10;  // a part is not cut to fill less space than this
 
 ncclDataType_t nccl_type(DType dtype) {
   switch (dtype) {
