@@ -1,5 +1,5 @@
-// Checks of the arguments of collectives, made when a call is issued: a wrong call throws Error(usage) at its
-// caller before any rank waits for it.
+// Checks the arguments of a collective when it is issued: a wrong call throws Error(usage) at its caller,
+// before any rank waits for it.
 #pragma once
 
 #include <span>
@@ -22,7 +22,7 @@ struct CallShape {
 
 void check_arguments(const CallShape& call, StreamRef stream, std::span<const Part> parts,
                      std::string_view unit);
-// all_to_all with a count for each rank.
+// An all_to_all with a count for each rank.
 void check_exchange(const CallShape& call, StreamRef stream, std::span<const ExchangePart> parts,
                     std::string_view unit);
 // send and recv: one part with one buffer.

@@ -23,7 +23,7 @@ void SharedRecord::store(const OpRecord& record) {
 OpRecord SharedRecord::load() const {
   uint64_t words[kWords];
   uint64_t before = 0, after = 1;
-  // Bounded: a writer killed half-way must not hang its readers.
+  // Bounded, because a writer that was killed half-way must not hang its readers.
   for (int tries = 0; tries < 1000 && (before != after || before % 2 != 0); ++tries) {
     before = version_.load();
     for (size_t i = 0; i < kWords; ++i) words[i] = words_[i].load();
@@ -48,13 +48,13 @@ size_t Board::bytes(int ranks, size_t staging_bytes) {
 void Board::construct(std::byte* memory, int ranks) {
   new (memory) Header;
   for (int r = 0; r < ranks; ++r) new (memory + slots_at() + size_t(r) * sizeof(Slot)) Slot;
-  // Mailboxes stay untouched: zeroed memory is an empty one, and unused ones cost no pages.
+  // Mailboxes stay untouched: zeroed memory is an empty mailbox, and unused ones take no pages.
 }
 
 Board::Board(std::byte* memory, int ranks, int me, size_t staging_bytes)
     : memory_(memory), ranks_(ranks), me_(me), staging_bytes_(staging_bytes) {
   constexpr int kSpins = 2000;
-  // All cores of the machine: launchers bind a process to one of them, and its peers to others.
+  // All cores of the machine count: launchers bind this process to one of them, and its peers to others.
   spins_ = ranks <= sysconf(_SC_NPROCESSORS_ONLN) ? kSpins : 0;
 }
 
@@ -86,7 +86,7 @@ void Board::part(OpWait& wait) {
   meet(wait);
   const uint64_t times = slot(me_).arrivals.load();
   for (int r = 0; r < ranks_; ++r) {
-    // It came here too, but may have taken its memory away while this rank was reading.
+    // That rank arrived too, but may have freed its memory while this one was reading.
     if (const uint64_t left = slot(r).left.load(); left != 0 && left <= times) wait.check_failure();
   }
 }

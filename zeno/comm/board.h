@@ -1,7 +1,7 @@
 // The place where the ranks of one host meet: memory that all of them see, plain for threads, shared for
 // processes. Every rank posts what it is about to do and where its buffers are, then meets the others;
-// afterwards each may read what the others posted. Holds the staging windows for buffers that peers cannot
-// address, and the mailboxes of send and recv. A Board is one rank's view; the memory belongs to whoever made
+// afterwards each may read what the others posted. The memory also holds the staging areas for buffers that
+// peers cannot address, and the mailboxes of send and recv. A Board is one rank's view of it and does not own
 // it.
 #pragma once
 
@@ -18,13 +18,13 @@
 
 namespace zeno::comm {
 
-// A buffer as its owner names it to the peers of its host. What the numbers mean is PeerMemory's affair.
+// How a rank names a buffer to the peers on its host. Only PeerMemory interprets the numbers.
 struct Address {
   bool shared = false;  // peers can read it in place; otherwise it is staged
   uint64_t block = 0, block_bytes = 0, offset = 0;
 };
 
-// A record that others may read while it is being replaced: they get the old or the new one, whole.
+// A record that others may read while it is being replaced: they get the old one or the new one, never a mix.
 class SharedRecord {
  public:
   void store(const OpRecord& record);
@@ -36,14 +36,14 @@ class SharedRecord {
   std::atomic<uint64_t> words_[kWords] = {};
 };
 
-// Of one part of an all_to_all, what one rank tells another: the slice that it sends to it, in elements of
-// what it sends, and how many it expects of it.
+// What one rank tells another about one part of an all_to_all: which elements of its send buffer are for that
+// rank, and how many it expects from it.
 struct ExchangeNote {
   int64_t begin = 0, count = 0, expected = 0;
 };
 
-// One direction between two ranks: a ring of chunks, each with the record of the message it belongs to, and
-// the notes of the all_to_all that runs.
+// One direction between two ranks: a ring of chunks, each with the record of its message, and the notes of
+// the all_to_all that is running.
 struct Mailbox {
   static constexpr int kNotes = 32;
   static constexpr size_t kChunkBytes = 64 << 10;
@@ -61,31 +61,31 @@ struct Mailbox {
 
 class Board {
  public:
-  static constexpr int kMostParts = Mailbox::kNotes;  // of one rendezvous
-  static constexpr int kStagingAreas = 2;             // for what is sent, and for results that peers read
+  static constexpr int kMostParts = Mailbox::kNotes;  // in one rendezvous
+  static constexpr int kStagingAreas = 2;             // one for what is sent, one for results that peers read
 
   static size_t bytes(int ranks, size_t staging_bytes);
-  // Once, by the maker of the memory (zeroed, page-aligned), before anybody else looks at it.
+  // Called once, by the rank that made the memory (zeroed, page-aligned), before any other rank reads it.
   static void construct(std::byte* memory, int ranks);
 
-  // `me` counts among the ranks of this host. The view is used by one operation at a time.
+  // `me` is this rank's index among the ranks of this host. One operation at a time may use the view.
   Board(std::byte* memory, int ranks, int me, size_t staging_bytes);
 
   int ranks() const { return ranks_; }
   int me() const { return me_; }
 
-  // Writes this rank's card; the others see it after the next meet().
+  // Writes this rank's record and addresses; the others see them after the next meet().
   void post(const OpRecord& record, std::span<const Address> sends, std::span<const Address> recvs);
-  // Returns when all ranks have come here as often as this one; throws when that will not happen.
+  // Returns when all ranks have called it as often as this one; throws when that will not happen.
   void meet(OpWait& wait);
-  // The meeting that ends an operation: throws as well when somebody left in the middle of it.
+  // The meeting that ends an operation: also throws when a rank left in the middle of it.
   void part(OpWait& wait);
-  // Local ranks that have not come as far as this one.
+  // Local ranks that have not arrived at this rank's current meeting.
   std::vector<int> missing() const;
 
-  // Between enter() and exit() this rank reads the memory of others. leave() says that this rank, which is
-  // failing, will take its memory away: it waits until nobody is inside, at most `patience`; nobody enters
-  // afterwards.
+  // Between enter() and exit() this rank reads the memory of others. A failing rank calls leave() before it
+  // frees its own memory: no rank enters afterwards, and leave() waits, for at most `patience`, until none is
+  // inside.
   void enter(OpWait& wait);
   void exit() { slot(me_).inside.store(0); }
   void leave(std::chrono::milliseconds patience) noexcept;
@@ -99,14 +99,14 @@ class Board {
 
   std::byte* staging(int rank, int area) const;
   Mailbox& mailbox(int from, int to) const;
-  // How long to spin before sleeping: not at all when there are more ranks than cores.
+  // How many times to spin before sleeping: 0 when there are more ranks than cores.
   int spins() const { return spins_; }
 
  private:
   struct alignas(64) Slot {
     std::atomic<uint64_t> arrivals{0};
     std::atomic<uint32_t> inside{0};
-    std::atomic<uint64_t> left{0};  // arrivals when it left; 0: still there
+    std::atomic<uint64_t> left{0};  // arrivals when it left; 0: it has not left
     alignas(64) OpRecord record;
     Address sends[kMostParts], recvs[kMostParts];
     SharedRecord last_done;

@@ -1,5 +1,5 @@
-// The front of every communicator: checks the call, gathers what it needs into an Op, and hands it to the
-// backend. Owned by whoever asked the World for it.
+// The front of every communicator: checks the call, collects what it needs in an Op, and hands that to the
+// backend.
 #pragma once
 
 #include "zeno/comm/arguments.h"
@@ -9,7 +9,7 @@ namespace zeno::comm {
 
 class CheckedCommunicator : public Communicator {
  public:
-  // `device`: the one its streams must be on.
+  // Its streams must be on `device`.
   CheckedCommunicator(Device device, int rank, int size) : device_(device), rank_(rank), size_(size) {}
 
   int rank() const final { return rank_; }
@@ -31,7 +31,7 @@ class CheckedCommunicator : public Communicator {
   void barrier(StreamRef stream, std::string_view unit) final;
 
  protected:
-  // The arguments are right; the operation has no number yet.
+  // Called with checked arguments; the operation has no number yet.
   virtual void queue(StreamRef stream, Op op) = 0;
 
  private:

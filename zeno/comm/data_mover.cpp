@@ -11,7 +11,7 @@
 namespace zeno::comm {
 namespace {
 
-// Results larger than this are written past the caches (measured: below it they cost more than they save).
+// Results larger than this bypass the caches. Measured: for smaller ones streaming costs more than it saves.
 constexpr int64_t kStreamingBytes = 4 << 20;
 constexpr int64_t kCopyGrain = 1 << 20;  // bytes
 constexpr int64_t kSumGrain = 1 << 18;   // elements
@@ -39,7 +39,7 @@ DataMover::DataMover(Group& group, const Op& op, std::span<const Part> parts,
 
 void DataMover::run() {
   for (int p = 0; p < int(parts_.size()); ++p) {
-    // Of an exchange, this rank may have no share where others have one.
+    // In an exchange, this rank may have nothing to move where others do.
     if (parts_[size_t(p)].count == 0 && exchanges_.empty()) continue;
     switch (op_.record.kind) {
       case OpKind::all_gather:
@@ -166,7 +166,7 @@ void DataMover::broadcast(int part) {
   });
 }
 
-// Slice chunks to and from ranks of other hosts, into the bounce buffer.
+// Exchanges chunks of slices with ranks of other hosts; what arrives goes to the bounce buffer.
 void DataMover::trade_with_remote(int part, const Slices& slices, int64_t a, int64_t b) {
   if (layout_.remote.empty()) return;
   const Part& mine_part = parts_[size_t(part)];
@@ -227,8 +227,8 @@ void DataMover::reduce_scatter(int part) {
   });
 }
 
-// A chunk at a time goes through the bounce buffer, where MPI adds in place: it must not be left with memory
-// of the caller when a sum has to be given up. What is counted as sent is what the tree's messages would be.
+// Chunks go one at a time through the bounce buffer, where MPI sums in place, so that MPI never holds memory
+// of the caller when a sum has to be abandoned. Counted as sent are the bytes that the tree would send.
 void DataMover::sum_over_network(int part) {
   const Part& mine_part = parts_[size_t(part)];
   const bool scatter = op_.record.kind == OpKind::reduce_scatter;
@@ -255,8 +255,8 @@ void DataMover::sum_over_network(int part) {
   });
 }
 
-// Chunks of the slices to and from ranks of other hosts, straight into recv. Pairs cut their slice alike; a
-// rank whose slices are shorter is done before the others.
+// Exchanges chunks of slices with ranks of other hosts, directly into recv. Both ranks of a pair cut their
+// slice the same way; a rank with shorter slices is done before the others.
 void DataMover::exchange_with_remote(int part) {
   const Part& mine_part = parts_[size_t(part)];
   const ExchangeSlices& slices = exchanges_[size_t(part)];
@@ -324,7 +324,7 @@ void DataMover::all_to_all(int part) {
   });
 }
 
-// Each rank sums one slice for everybody, then all copy the slices of the others.
+// Each rank sums one slice for all, then copies the slices of the others.
 void DataMover::all_reduce(int part) {
   const Slices slices = slices_of(part);
   const bool streaming = slices.size(0) * width_ >= kStreamingBytes;

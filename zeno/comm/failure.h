@@ -15,16 +15,16 @@
 namespace zeno::comm {
 
 struct Failure {
-  int rank = -1;  // -1: nobody in particular, the ranks disagree or do not move
+  int rank = -1;  // -1: no single rank; the ranks disagree or do not move
   std::string reason;
 };
 
-// An exception as an Error would tell it; internal when it is none.
+// The text and kind of an exception; internal when it is not an Error.
 struct Ending {
   std::string text;
   ErrorKind kind = ErrorKind::internal;
   bool joint = false, tells = true;  // see JointError
-  // A wrong flag, or what all ranks found out together, has nothing to do with their operations.
+  // False for a wrong flag, or what all ranks found out together: neither has to do with their operations.
   bool deserves_record() const { return kind != ErrorKind::usage && !joint; }
 };
 Ending ending_of(const std::exception_ptr& error);
@@ -32,10 +32,10 @@ Ending ending_of(const std::exception_ptr& error);
 // "rank 2 failed: ...", or the reason alone.
 std::string text_of(const Failure& failure);
 
-// Lives in memory that all ranks of a host see. The first failure stays. Lock-free.
+// Lives in memory that all ranks of a host see. Keeps the first failure. Lock-free.
 class FailureNote {
  public:
-  // False when there was one already.
+  // Returns false when there was one already.
   bool set(int rank, std::string_view reason) noexcept;
   std::optional<Failure> get() const;
 
@@ -46,17 +46,18 @@ class FailureNote {
   char reason_[1500] = {};
 };
 
-// What a world watches for its communicators. Thread rule: any thread may call.
+// How communicators learn of failures and report them. Thread rule: any thread may call.
 class PeerWatch {
  public:
   virtual ~PeerWatch() = default;
-  // The world's failure, if there is one. Also looks for ranks that have died and for news from other hosts,
-  // so it is called again and again by whoever waits.
+  // The world's failure, if there is one. Also looks for ranks that have died and for failures on other
+  // hosts, so whoever waits calls it repeatedly.
   virtual std::optional<Failure> poll() = 0;
   virtual void report(int rank, std::string_view reason) noexcept = 0;
 };
 
-// One operation's patience: check() throws Error(peer) once the world has failed or the deadline has passed.
+// The deadline of one operation: check() throws Error(peer) once the world has failed or the deadline has
+// passed.
 class OpWait {
  public:
   struct Texts {
@@ -68,11 +69,11 @@ class OpWait {
   void check();
   // Throws if the world has failed; does not look at the clock.
   void check_failure();
-  // A transport has failed: gives the news of who caused it a moment to arrive (a dead process is seen a
-  // little later than its closed connection), throws that if it comes, and else fails the world with
+  // A transport has failed, perhaps because a process died, which is seen a little later than its closed
+  // connection. Waits a moment for that failure and throws it if it comes; otherwise fails the world with
   // `reason`.
   [[noreturn]] void fail_transport(const std::string& reason);
-  // Fails the world for everybody with `reason` and throws it here.
+  // Fails the world with `reason` and throws it here.
   [[noreturn]] void fail_all(const std::string& reason);
 
  private:

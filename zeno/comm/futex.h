@@ -1,5 +1,5 @@
 // Sleeping on a word of memory, within a process or between processes, and the wait that all of comm uses:
-// spin a little, then sleep, looking up now and then to see whether the world still stands.
+// spin a little, then sleep, and wake up now and then to check whether the world has failed.
 #pragma once
 
 #include <sched.h>

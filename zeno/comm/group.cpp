@@ -58,7 +58,7 @@ void Group::run(const Op& op, Workers& workers) {
     }
   } catch (const std::exception& error) {
     tell(error);
-    // Nobody may be reading this rank's memory when its owner gets the error and frees it.
+    // No peer may be reading this rank's memory when the caller gets the error and frees it.
     if (exposed) board_.leave(parts_.memory->patience());
     turnstile.pass();
     throw;

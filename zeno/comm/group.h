@@ -1,5 +1,5 @@
-// The engine under every communicator of CPU streams: runs operations one after the other in the order they
-// were issued and moves the data. Runs on stream threads; the Communicator in front of it
+// The implementation behind every communicator for CPU streams: runs operations one after the other, in the
+// order they were issued, and moves the data. Runs on stream threads; the Communicator in front of it
 // (group_communicator.cpp) only checks arguments and queues.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace zeno::comm {
 
-// Lets operations pass in the order of their tickets, whatever streams they come from.
+// Lets operations pass in the order of their tickets, whichever streams they come from.
 class Turnstile {
  public:
   uint64_t take() { return taken_++; }
@@ -30,8 +30,8 @@ class Group : public Rendezvous {
  public:
   explicit Group(GroupParts parts);
 
-  // At issue: gives the operation its number and its place in the flight recorder. Error(usage) for a sum
-  // that the network cannot take.
+  // When the call is issued: gives the operation its number and an entry in the flight recorder. Error(usage)
+  // for a sum that MPI does not support.
   void issue(Op& op);
   // On the stream.
   void run(const Op& op, Workers& workers);
@@ -39,7 +39,7 @@ class Group : public Rendezvous {
  private:
   friend class DataMover;
 
-  // Does MPI sum? Within a host the tree is native.
+  // Whether MPI sums. Groups within one host always use the tree.
   bool sums_over_network() const;
   void run_collective(const Op& op, Workers& workers, OpWait& wait);
   void run_send(const Op& op, OpWait& wait);
@@ -50,11 +50,11 @@ class Group : public Rendezvous {
 
   Turnstile collectives_;
   std::vector<Turnstile> sends_, recvs_;  // by the other rank
-  // Slices from other hosts, waiting to be summed, or what the network sums.
+  // Slices from other hosts that wait to be summed, or the values that MPI sums.
   std::shared_ptr<std::byte[]> bounce_;
 };
 
-// The data part of one rendezvous: ranks have agreed and may read each other.
+// Moves the data of one rendezvous, after the ranks have agreed and may read each other's memory.
 class DataMover {
  public:
   DataMover(Group& group, const Op& op, std::span<const Part> parts,
@@ -69,8 +69,8 @@ class DataMover {
   void broadcast(int part);
 
   Slices slices_of(int part) const;
-  // Body gets ranges [begin, end) of at most a chunk when messages or staging are needed, else all of [0,
-  // count).
+  // Calls body with ranges [begin, end) of at most a chunk when messages or staging are needed, otherwise
+  // once with all of [0, count).
   template <class Body>
   void for_chunks(int64_t count, int slices, const Body& body) const;
   int64_t chunk(int slices) const;
@@ -78,7 +78,7 @@ class DataMover {
   void stage(const std::byte* from, int64_t elements, int64_t staged_at, int area);
   void stage_slices(int part, const Slices& slices, int64_t a, int64_t b);
   void meet_if_staged();
-  // Address of what local peer `l` sent: in place at `element`, or in its staging window at `staged_at`.
+  // Address of what local peer `l` sent: in place at `element`, or in its staging area at `staged_at`.
   const std::byte* source(int l, int part, int64_t element, int64_t staged_at) const;
   void trade_with_remote(int part, const Slices& slices, int64_t a, int64_t b);
   void exchange_with_remote(int part);
@@ -99,12 +99,12 @@ class DataMover {
   Group& group_;
   const Op& op_;
   std::span<const Part> parts_;
-  std::span<const ExchangeSlices> exchanges_;  // all_to_all: of each part
+  std::span<const ExchangeSlices> exchanges_;  // all_to_all: one for each part
   Workers& workers_;
   OpWait& wait_;
   const Layout& layout_;
-  const int64_t width_;  // bytes of an element
-  bool staged_ = false;  // some local rank has a buffer that its peers cannot read
+  const int64_t width_;  // bytes per element
+  bool staged_ = false;  // a local rank has a buffer that its peers cannot read
   bool chunked_ = false;
 };
 

@@ -1,4 +1,4 @@
-// The Communicator of CPU streams: queues what it is asked for; a Group runs it on the stream.
+// The Communicator for CPU streams: queues each operation; a Group runs it on the stream.
 #include <utility>
 
 #include "zeno/comm/checked_communicator.h"

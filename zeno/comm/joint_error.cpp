@@ -12,12 +12,12 @@ void fail_together(const World& world, int teller, ErrorKind kind, const std::st
 }
 
 void work_together(World& world, std::string_view what, const std::function<void()>& work) {
-  std::string mine;  // a failure: its kind, then its text
+  std::string mine;  // the kind of a failure, then its text
   try {
     work();
   } catch (...) {
     const Ending ending = ending_of(std::current_exception());
-    if (ending.kind == ErrorKind::peer) throw;  // the world has failed: nobody would answer
+    if (ending.kind == ErrorKind::peer) throw;  // the world has failed, so an exchange would not end
     mine = char('0' + int(ending.kind)) + ending.text;
   }
   const std::vector<std::string> all = world.exchange(mine, what);

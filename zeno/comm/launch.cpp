@@ -1,4 +1,4 @@
-// The one place that reads the environment: launchers speak through it.
+// The only file that reads the environment, for the variables of launchers.
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -34,7 +34,7 @@ ProcessManager process_manager() {
   return ProcessManager::none;
 }
 
-// Both rank and size must be there; the local ones are a help.
+// Both rank and size are required; the local ones are optional.
 bool read(LaunchInfo& info, const char* launcher, std::optional<int> rank, std::optional<int> size,
           std::optional<int> local_rank, std::optional<int> local_size) {
   if (!rank || !size) return false;
@@ -55,7 +55,8 @@ LaunchInfo launch_info() {
            number("LOCAL_WORLD_SIZE"))) {
     return info;
   }
-  // A batch script has the variables of the job too, but no step: what it starts by hand is alone.
+  // A batch script also has the variables of the job, but no step: a program that it starts without srun is a
+  // job of one rank.
   if (number("SLURM_STEP_ID") &&
       read(info, "slurm", number("SLURM_PROCID"), first_of({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}),
            number("SLURM_LOCALID"), number("SLURM_NTASKS_PER_NODE"))) {

@@ -59,7 +59,7 @@ Mesh mesh_of(const MeshRequest& request) {
   require(request.ranks % taken == 0, ErrorKind::usage,
           "[mesh] --pipe {} --context {}: got {} ranks, expected a multiple of {}", request.pipe,
           request.context, request.ranks, taken);
-  // Ranks of a stage on one host, and so in a row.
+  // Consecutive ranks of a pipeline stage on one host.
   const int near = std::min(request.ranks_per_host, request.ranks / request.pipe) / request.context;
   const bool in_two_levels = near > 1 && ranks % near == 0 && std::has_single_bit(unsigned(near));
   const int group = request.group > 0 ? request.group : in_two_levels ? near : ranks;

@@ -1,7 +1,7 @@
-// The ranks of a job as a mesh of named axes. Every group of ranks that communicates is a set of axes: the
-// ranks whose coordinates differ along these axes only. Pure arithmetic.
+// The ranks of a job as a mesh of named axes. Every group of ranks that communicates is given by a set of
+// axes: the ranks whose coordinates differ only along these axes. Pure arithmetic.
 //
-// Ranks are counted along the axes in the order of Axis, the last one fastest: ranks next to each other,
+// Ranks are numbered along the axes in the order of Axis, the last one fastest, so that neighbouring ranks,
 // which share a host, differ in the axes that communicate most.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace zeno::comm {
 enum class Axis : uint8_t {
   pipe,     // different layers
   outer,    // copies of the same shards: hosts, islands
-  inner,    // shards of one copy, as far as `expert` does not count them
+  inner,    // shards of one copy, apart from those along `expert`
   expert,   // shards of one copy that hold different experts
   context,  // different tokens of the same sequences
   tensor,   // parts of the same matrices
@@ -41,7 +41,7 @@ class Axes {
   constexpr Axes operator&(Axes other) const { return Axes(bits_ & other.bits_); }
   constexpr Axes operator-(Axes other) const { return Axes(bits_ & ~other.bits_); }
   constexpr auto operator<=>(const Axes&) const = default;
-  // As a number, for messages.
+  // As a number, so that it can be sent to other ranks.
   constexpr unsigned bits() const { return bits_; }
   static constexpr Axes of_bits(unsigned bits) { return Axes(bits); }
 
@@ -54,9 +54,9 @@ class Axes {
 
 // The shards of one copy of the model states.
 inline constexpr Axes kShardAxes{Axis::inner, Axis::expert, Axis::context};
-// Everything that sees different data with the same weights.
+// Ranks that differ along these have the same weights and see different data.
 inline constexpr Axes kDataAxes = kShardAxes | Axes{Axis::outer};
-// Of them, those along which sequences differ: `context` splits each sequence.
+// Those along which sequences differ; `context` splits each sequence.
 inline constexpr Axes kBatchAxes = kDataAxes - Axes{Axis::context};
 
 inline constexpr Axes kAllAxes = kDataAxes | Axes{Axis::pipe, Axis::tensor};
@@ -74,27 +74,27 @@ class Mesh {
   static Mesh flat(int ranks);
   // The same mesh with another number of ranks along an axis.
   Mesh with(Axis axis, int ranks) const;
-  // The same ranks, with so many of those along `outer` and `inner` in a row along `inner`. Error(usage) when
-  // they do not divide.
+  // The same ranks, with `ranks` of those along `outer` and `inner` in each row along `inner`. Error(usage)
+  // when that does not divide them.
   Mesh in_groups(int ranks) const;
 
   int ranks() const { return size(kAllAxes); }
   // Ranks that have the same weights and see different tokens.
   int data_ranks() const { return size(kDataAxes); }
-  // Ranks that see different sequences: a batch is dealt to them.
+  // Ranks that see different sequences: each batch is divided among them.
   int batch_ranks() const { return size(kBatchAxes); }
   int size(Axis axis) const { return sizes_[size_t(axis)]; }
   // Ranks in a group along these axes.
   int size(Axes axes) const;
 
-  // Where a rank is along an axis.
+  // The position of a rank along an axis.
   int coordinate(int rank, Axis axis) const;
-  // The first rank of the group of `rank`, and all of them, ascending.
+  // The first rank of the group of `rank`, and all its ranks, ascending.
   int first(int rank, Axes axes) const;
   std::vector<int> group(int rank, Axes axes) const;
-  // Where `rank` is in its group.
+  // The index of `rank` in its group.
   int place(int rank, Axes axes) const;
-  // The axes of the set that have more than one rank: groups along them and along the set are the same.
+  // The axes of the set that have more than one rank. Groups along these are the groups along the whole set.
   Axes needed(Axes axes) const;
 
   bool operator==(const Mesh&) const = default;
@@ -105,18 +105,18 @@ class Mesh {
   Sizes sizes_{};
 };
 
-// What a mesh is made of.
+// What mesh_of() makes a mesh from.
 struct MeshRequest {
   int ranks = 1;
-  int ranks_per_host = 0;  // as World::ranks_per_host
-  // Ranks in a row along `inner`, which hold one copy of what is sharded in groups. 0: those of a host where
-  // that keeps the bits of sums over all ranks, else all.
+  int ranks_per_host = 0;  // see World::ranks_per_host
+  // Ranks in a row along `inner`, which together hold one copy of what is sharded in groups. 0: the ranks of
+  // a host if sums then keep the bits of sums over all ranks, otherwise all.
   int group = 0;
   int pipe = 1, context = 1;  // ranks along these axes
 };
-// How ranks are arranged: hosts along `outer`, so that sums and gathers go within hosts and across them in
-// two levels, where each host has the same power of two of ranks. Error(usage) when the groups asked for do
-// not divide the ranks.
+// If every host has the same power of two of ranks, hosts are placed along `outer`, so that sums and gathers
+// have two levels: within hosts, and across them. Error(usage) when the requested groups do not divide the
+// ranks.
 Mesh mesh_of(const MeshRequest& request);
 
 // "outer 2 × inner 4"; axes of one rank are left out, "1 rank" when all are.

@@ -29,7 +29,7 @@ void check_group(const World& world, std::span<const int> ranks) {
           world.rank(), world.size(), ranks.size());
 }
 
-// A group in a few bytes, however large it is.
+// Identifies a group in a few bytes, however large it is.
 struct GroupKey {
   int32_t size = 0, first = 0;
   uint64_t hash = 0;
@@ -40,7 +40,7 @@ struct GroupKey {
   auto operator<=>(const GroupKey&) const = default;
 };
 
-// Each group must be named by as many ranks as it has.
+// Checks that each group is named by as many ranks as it has.
 void check_groups(std::string_view name, const std::vector<GroupKey>& keys) {
   std::map<GroupKey, int> named;
   for (const GroupKey& key : keys) ++named[key];

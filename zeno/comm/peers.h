@@ -1,6 +1,6 @@
-// What a backend gives to the communicators: who is where, how memory of local peers is reached, how messages
-// go to other hosts. Threads, processes of one host and processes of several hosts differ in these, and in
-// nothing else.
+// What a backend gives to the communicators: which rank is where, how to reach the memory of local peers, and
+// how to send messages to other hosts. Threads, processes of one host and processes of several hosts differ
+// only in these.
 #pragma once
 
 #include <chrono>
@@ -21,8 +21,8 @@ namespace zeno::comm {
 
 class World;
 
-// A group of ranks as one of them sees it. Within the group, ranks are counted by their place in it; `ranks`
-// says which ranks of the world they are, which is what people are told.
+// A group of ranks as one of them sees it. Within the group, ranks are numbered by their place in it; `ranks`
+// has their ranks in the world, which messages to users name.
 struct Layout {
   int rank = 0;
   int size = 1;
@@ -34,34 +34,35 @@ struct Layout {
   int world_rank() const { return ranks[size_t(rank)]; }
   std::vector<int> world_ranks(const std::vector<int>& places) const;
 };
-// `ranks` are the group, `rank` of the world is one of them, and `hosts[r]` names the host of rank r.
+// `ranks` is the group, `rank` one of its members, both by rank in the world; `hosts[r]` names the host of
+// rank r.
 Layout make_layout(int rank, std::span<const int> ranks, const std::vector<std::string>& hosts);
 
 // Memory of the ranks of this host. Thread rule: any thread may call.
 class PeerMemory {
  public:
   virtual ~PeerMemory() = default;
-  // Names `data` to local peers; not shared when they cannot address it.
+  // The address of `data` for local peers; not shared when they cannot reach it.
   virtual Address publish(const std::byte* data) = 0;
-  // The address here of what rank `local_index` published (shared only).
+  // Where this rank can read what rank `local_index` published; shared addresses only.
   virtual const std::byte* resolve(int local_index, const Address& address) = 0;
   // How long a failing rank waits for peers that may be reading its memory.
   virtual std::chrono::milliseconds patience() const = 0;
 };
 
-// Something that is under way between hosts.
+// Communication between hosts that is in progress.
 class RemoteWork {
  public:
   virtual ~RemoteWork() = default;
-  // Is all of it done?
+  // Whether all of it is done.
   virtual bool test() = 0;
-  // Ranks of the world whose messages are still open, as far as that is known.
+  // Ranks of the world whose messages are still open, as far as known.
   virtual std::vector<int> open() const = 0;
 };
 
 // Messages of one operation to and from places of the group on other hosts. Posted receives and sends run
-// together; buffers must stay until test() says that all are done. Destroying it earlier cancels what is
-// open.
+// concurrently; buffers must stay valid until test() returns true. Destroying the batch earlier cancels open
+// messages.
 class MessageBatch : public RemoteWork {
  public:
   virtual void receive(int from, std::byte* data, size_t bytes) = 0;
@@ -70,11 +71,11 @@ class MessageBatch : public RemoteWork {
 
 // A sum of fp32 values over all ranks of the group, in place.
 struct RemoteSum {
-  // Shared: what is given up before its end cannot be taken back, and MPI goes on using it.
+  // Shared, because MPI cannot cancel a sum and goes on using the memory of one that was abandoned.
   std::shared_ptr<std::byte[]> values;
   int64_t count = 0;
-  bool scatter = false;  // of equal slices, of which this rank's is left, at the beginning
-  int64_t counted = 0;   // bytes for bytes_sent(): MPI does not tell what it sends
+  bool scatter = false;  // a reduce-scatter of equal slices: this rank's ends up at the beginning
+  int64_t counted = 0;   // bytes to add to bytes_sent(): MPI does not report what it sends
 };
 
 enum class Channel { records, data, point_to_point };
@@ -83,7 +84,7 @@ class RemoteLink {
  public:
   virtual ~RemoteLink() = default;
   virtual std::unique_ptr<MessageBatch> batch(Channel channel) = 0;
-  // Begins the network's own sum. For links that were made for Reduction::native, one sum at a time.
+  // Begins a sum by MPI. Only for links that were made for Reduction::native; one sum at a time.
   virtual std::unique_ptr<RemoteWork> sum(const RemoteSum& sum) = 0;
   // Bytes of data in the messages sent so far. Any thread may call.
   virtual int64_t bytes_sent() const = 0;
@@ -97,7 +98,7 @@ struct GroupParts {
   size_t staging_bytes = 0;
   size_t device_staging_bytes = 0;
   std::chrono::milliseconds deadline{};
-  // Shared: queued operations keep what they need alive when an exception unwinds their owner.
+  // Shared, so that queued operations keep what they need alive when an exception unwinds their owner.
   std::shared_ptr<void> board_owner;
   std::shared_ptr<PeerWatch> watch;
   std::shared_ptr<PeerMemory> memory;
@@ -108,11 +109,11 @@ struct GroupParts {
 
 std::unique_ptr<Communicator> make_group_communicator(GroupParts parts);
 
-// Of values of all ranks, those of `ranks`.
+// Picks the values of `ranks` from those of all ranks.
 std::vector<std::string> values_of(std::span<const int> ranks, std::vector<std::string> all);
 
-// What a new communicator over `ranks` is called in errors: "reduce", or "reduce (ranks 0-3)" when that is
-// not the whole world. Throws on every rank when the ranks do not make the same one, or groups overlap.
+// The name of a new communicator over `ranks` in errors: "reduce", or "reduce (ranks 0-3)" when that is not
+// the whole world. Throws on every rank when the ranks do not make the same communicator, or groups overlap.
 // Collective.
 std::string agree_on_communicator(World& world, std::string_view name, Device device,
                                   std::span<const int> ranks, Reduction reduction);

@@ -1,6 +1,6 @@
 // Memory that the processes of one host read from each other without a copy. Each process has one growing
-// memory file; every block is a new range of it, never reused, so that what peers have mapped never changes
-// its meaning. Releasing a block gives its pages back at once. Thread rule: any thread may call.
+// memory file; every block is a new range of it that is never reused, so what peers have mapped stays valid.
+// Releasing a block gives its pages back at once. Thread rule: any thread may call.
 #pragma once
 
 #include <cstddef>
@@ -25,14 +25,14 @@ class ProcessMemory final : public PeerMemory, public std::enable_shared_from_th
     int64_t pid = 0;
     int fd = -1;
   };
-  // Where peers find this process's memory.
+  // Tells peers where to find this process's memory.
   Source source() const;
-  // Opens the memory of the ranks of this host, by local index. False when the system forbids it.
+  // Opens the memory of the ranks of this host, by local index. Returns false when the system forbids it.
   bool connect(const std::vector<Source>& peers);
 
-  // The pages are there afterwards, or Error(memory) is thrown. The block keeps this object alive.
+  // Allocates all pages, or throws Error(memory). The block keeps this object alive.
   Block allocate(size_t bytes);
-  // For boards: pages come when they are touched, and stay as long as this object or any peer that has mapped
+  // For boards: pages are allocated when touched, and live as long as this object or any peer that has mapped
   // them.
   std::byte* allocate_sparse(size_t bytes);
 

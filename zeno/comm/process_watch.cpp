@@ -41,7 +41,7 @@ bool ProcessWatch::has_ended(const Process& process) {
   std::ifstream file(fmt::format("/proc/{}/stat", process.pid));
   std::string line;
   if (!std::getline(file, line)) return true;
-  const size_t name_end = line.rfind(')');  // "pid (name) S ...": the name may hold anything
+  const size_t name_end = line.rfind(')');  // "pid (name) S ...": the name may contain any characters
   const char state = name_end == std::string::npos || name_end + 2 >= line.size() ? 'X' : line[name_end + 2];
   return state == 'Z' || state == 'X';
 }

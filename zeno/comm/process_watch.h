@@ -1,4 +1,4 @@
-// Notices when one of a set of processes ends, however it ends. Zombies count as ended.
+// Notices when one of a set of processes ends, for whatever reason. Zombies count as ended.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class ProcessWatch {
   struct Process {
     int rank = 0;
     int64_t pid = 0;
-    FileHandle handle;  // pidfd; invalid where the kernel has none: then /proc is asked
+    FileHandle handle;  // pidfd; invalid where the kernel has none: then /proc is read
   };
   static bool has_ended(const Process& process);
   std::vector<Process> processes_;

@@ -34,7 +34,7 @@ HWY_INLINE Vector load(const F16* p) {
 #if HWY_TARGET <= HWY_AVX2
   const hn::Rebind<hwy::float16_t, F> half;
   return hn::PromoteTo(F(), hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(p)));
-#else  // without conversion instructions: one by one, so that every target rounds alike
+#else  // without conversion instructions: one by one, so that every target rounds the same way
   HWY_ALIGN std::array<float, HWY_MAX_BYTES / sizeof(float)> lanes;
   for (size_t i = 0; i < hn::Lanes(F()); ++i) lanes[i] = float(p[i]);
   return hn::Load(F(), lanes.data());
@@ -77,7 +77,7 @@ HWY_INLINE void store(Vector v, F16* p) {
 #endif
 }
 
-// The tree over `N` inputs at one place; N is small, so the recursion unrolls.
+// The tree over `N` inputs for one vector; N is small, so the recursion unrolls.
 template <int N, class In>
 HWY_INLINE Vector tree_at(const In* const* inputs, int64_t i) {
   if constexpr (N == 1) {
@@ -119,7 +119,7 @@ int64_t unaligned_head(const Out* out) {
   return int64_t((kAlign - reinterpret_cast<uintptr_t>(out) % kAlign) % kAlign / sizeof(Out));
 }
 
-constexpr int64_t kPage = 1024;  // elements between the two places that streaming alternates between
+constexpr int64_t kPage = 1024;  // elements between the two positions that streaming alternates between
 
 template <int N, bool kAccumulate, class Out, class In>
 void sum_range(Out* out, const In* const* inputs, int64_t count, bool streaming) {
@@ -140,13 +140,14 @@ void sum_range(Out* out, const In* const* inputs, int64_t count, bool streaming)
   scalar_range<N, kAccumulate>(out, inputs, i, count);
 }
 
-constexpr int kGroup = 4;         // inputs added in one go: a power of two, so that groups are subtrees
+constexpr int kGroup = 4;         // inputs added at once: a power of two, so that groups are subtrees
 constexpr int64_t kBlock = 2048;  // elements whose partial sums stay in the first-level cache
 
 template <bool kAccumulate, class Out, class In>
 void sum_inputs(Out* out, const In* const* inputs, int n, int64_t count, bool streaming);
 
-// More than kGroup inputs: blocks of partial sums of the groups, then the tree over the partial sums.
+// For more than kGroup inputs: partial sums of the groups, block by block, then the tree over the partial
+// sums.
 template <bool kAccumulate, class Out, class In>
 void sum_groups(Out* out, const In* const* inputs, int n, int64_t count, bool streaming) {
   constexpr int kMostGroups = 16;

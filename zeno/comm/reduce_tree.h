@@ -1,9 +1,9 @@
-// The canonical sum over ranks and the bulk copy, the two loops all collectives are made of. Vectorised with
-// run-time choice of the instruction set; the bits of a sum never depend on that choice. Both run on the
+// The canonical sum over ranks and the bulk copy, the two loops that all collectives are made of. Vectorised,
+// with the instruction set chosen at run time; the bits of a sum never depend on that choice. Both run on the
 // calling thread.
 //
-// Streaming writes past the caches and alternates between pages: for outputs so large that nobody will find
-// them in a cache afterwards.
+// Streaming bypasses the caches and alternates between pages. It is for outputs too large to be in a cache
+// when they are read.
 #pragma once
 
 #include <cstddef>

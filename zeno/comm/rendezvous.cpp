@@ -110,7 +110,7 @@ void Rendezvous::post_notes(std::span<const ExchangeSlices> exchanges) {
   }
 }
 
-// Both ranks of a pair see a difference, so that neither moves data between them.
+// Both ranks of a pair make the same checks, so neither moves data if the counts differ.
 void Rendezvous::check_notes(const OpRecord& record, std::span<const ExchangeSlices> exchanges, int peer,
                              std::span<const ExchangeNote> theirs, OpWait& wait) const {
   const auto compare = [&](int sender, int64_t count, int receiver, int64_t expected, size_t part) {
@@ -185,7 +185,7 @@ void Rendezvous::tell(const std::exception& error) const noexcept {
   parts_.watch->report(layout().world_rank(), error.what());
   try {
     parts_.flight->tell(error.what(), parts_.watch->poll(), describe_others());
-  } catch (...) {  // a courtesy; the error itself is on its way
+  } catch (...) {  // optional; the error itself is on its way
   }
 }
 

@@ -1,6 +1,6 @@
-// Memory that several ranks see: private pages for threads, a memory file for processes. Zeroed,
-// page-aligned, and only there as far as it is touched. A memory file has no name that could outlive a killed
-// job and no size limit of /dev/shm; other processes of the same user open it through /proc.
+// Memory that several ranks see: private pages for threads, a memory file for processes. Zeroed and
+// page-aligned; pages are allocated when touched. A memory file has no name that could outlive a killed job
+// and is not subject to the size limit of /dev/shm; other processes of the same user open it through /proc.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ class FileHandle {
 
 // A new, empty memory file.
 FileHandle make_memory_file();
-// The memory file `fd` of process `pid`; invalid (get() < 0) when the system does not let us.
+// The memory file `fd` of process `pid`; invalid (get() < 0) when the system does not permit it.
 FileHandle open_memory_file(int64_t pid, int fd);
 
 class SharedRegion {

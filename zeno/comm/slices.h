@@ -16,19 +16,19 @@ struct Slices {
   int64_t count = 0;
   bool divides_count = false;
 
-  // First element of a rank's slice, in what is sent.
+  // First element of a rank's slice in the send buffer.
   int64_t begin(int rank) const {
     return divides_count ? all_reduce_slice(ranks, rank, count).begin : rank * count;
   }
   int64_t size(int rank) const { return divides_count ? all_reduce_slice(ranks, rank, count).size() : count; }
-  // Elements [a, b) of a slice, as far as the slice of `rank` has them.
+  // How many of the elements [a, b) of a slice are in the slice of `rank`.
   int64_t length(int rank, int64_t a, int64_t b) const {
     return std::max<int64_t>(0, std::min(b, size(rank)) - a);
   }
   int64_t longest() const { return size(0); }
 };
 
-// Slices of an all_to_all, one behind the other by rank, each of a size of its own.
+// Slices of an all_to_all, one after the other by rank, of different sizes.
 class RankSlices {
  public:
   explicit RankSlices(std::span<const int64_t> counts) {

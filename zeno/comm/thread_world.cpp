@@ -19,7 +19,7 @@
 namespace zeno::comm {
 namespace {
 
-// Threads have one address space.
+// Threads share one address space, so every buffer can be read in place.
 class ThreadMemory final : public PeerMemory {
  public:
   Address publish(const std::byte* data) override {
@@ -29,11 +29,11 @@ class ThreadMemory final : public PeerMemory {
   const std::byte* resolve(int, const Address& address) override {
     return reinterpret_cast<const std::byte*>(uintptr_t(address.offset));
   }
-  // Until they are out: a peer that reads freed memory would bring everybody down.
+  // Practically forever: a peer that reads freed memory would crash the whole process.
   std::chrono::milliseconds patience() const override { return std::chrono::hours(24); }
 };
 
-// What the threads share: the failure, the boards in the order of their making, and the place of exchange().
+// What the threads share: the failure, the boards in the order they were made, and the values of exchange().
 class ThreadHub final : public PeerWatch {
  public:
   ThreadHub(int ranks, const WorldOptions& options)
@@ -53,7 +53,7 @@ class ThreadHub final : public PeerWatch {
   const WorldOptions& options() const { return options_; }
   const std::shared_ptr<FlightFile>& flight(int rank) const { return flights_[size_t(rank)]; }
 
-  // The board of a group of the `index`-th communicator; the first rank to ask makes it.
+  // The board of a group of the `index`-th communicator; the first rank that asks for it makes it.
   std::byte* board(size_t index, std::span<const int> ranks) {
     const std::scoped_lock lock(mutex_);
     const auto [place, made] = boards_.try_emplace({index, ranks.front()});
@@ -169,16 +169,17 @@ class ThreadWorld final : public World {
   uint64_t exchanges_ = 0;
 };
 
-// Errors of the ranks in the order they came.
+// The errors of the ranks in the order they occurred.
 class ErrorList {
  public:
   void add(int rank, std::exception_ptr error) {
     const std::scoped_lock lock(mutex_);
     errors_.push_back({rank, std::move(error)});
   }
-  // The rank that failed first knows best; then whoever has more to say than that a peer failed.
+  // Prefers the error of the rank that failed first, then any error that is not only a report of a failed
+  // peer.
   void rethrow_original(const std::optional<Failure>& failure) const {
-    const std::scoped_lock lock(mutex_);  // one that was left behind may still add its own
+    const std::scoped_lock lock(mutex_);  // a rank that was left behind may still add its own
     if (errors_.empty()) return;
     for (const Entry& entry : errors_) {
       const bool first = failure && entry.rank == failure->rank;
@@ -200,7 +201,8 @@ class ErrorList {
   std::vector<Entry> errors_;
 };
 
-// The ranks of a run and who has come back. Shared with their threads: one that is stuck is left behind.
+// The ranks of a run and which of them have returned. Shared with their threads, because a stuck thread is
+// left behind.
 class ThreadRun : public std::enable_shared_from_this<ThreadRun> {
  public:
   ThreadRun(int ranks, const WorldOptions& options, std::function<void(World&)> body)
@@ -232,7 +234,7 @@ class ThreadRun : public std::enable_shared_from_this<ThreadRun> {
     } catch (...) {
       const std::exception_ptr error = std::current_exception();
       const Ending ending = ending_of(error);
-      errors_.add(rank, error);  // first: nothing that follows may cost the error
+      errors_.add(rank, error);  // first, so that the error is kept whatever fails later
       world.fail(ending.text);
       if (ending.deserves_record()) world.record_failure(ending.text);
     }
@@ -249,7 +251,7 @@ class ThreadRun : public std::enable_shared_from_this<ThreadRun> {
     std::fill(back_.begin() + first, back_.end(), true);
   }
 
-  // Until all are back, or no more will come. Returns who is.
+  // Waits until all ranks have returned, or no more will. Returns which have.
   std::vector<bool> wait() {
     constexpr auto kLook = std::chrono::milliseconds(20), kMoment = std::chrono::milliseconds(500);
     std::unique_lock lock(mutex_);
@@ -272,7 +274,7 @@ class ThreadRun : public std::enable_shared_from_this<ThreadRun> {
     return back_;
   }
 
-  // A rank is stuck in a disk, and cannot say so itself.
+  // Fails the world for a rank that is stuck in a file operation and cannot report it itself.
   void fail_by(const DiskStall& stall) {
     errors_.add(stall.rank, std::make_exception_ptr(Error(ErrorKind::io, stall.text())));
     hub_->report(stall.rank, stall.text());
@@ -282,7 +284,7 @@ class ThreadRun : public std::enable_shared_from_this<ThreadRun> {
     constexpr auto kLong = std::chrono::seconds(1);
     const std::optional<DiskStall> stall = find_disk_stall(kLong, rank);
     if (stall) fail_by(*stall);
-    // Whatever the others return with: a run without one of its ranks is no success.
+    // A run that lost a rank has failed, whatever the others return.
     errors_.add(rank, std::make_exception_ptr(Error(ErrorKind::peer, text_of(*hub_->poll()))));
     // The log may be on the same disk.
     constexpr auto kMoment = std::chrono::seconds(2);
@@ -291,7 +293,7 @@ class ThreadRun : public std::enable_shared_from_this<ThreadRun> {
     });
   }
 
-  // For ranks that have not written their part as well: they ended without an error, or are stuck.
+  // Also writes the parts of ranks that have not: they ended without an error, or are stuck.
   void write_flight(const std::vector<bool>& back) {
     bool told = false;
     for (int r = 0; r < hub_->ranks(); ++r) told = told || hub_->flight(r)->told();
@@ -303,9 +305,9 @@ class ThreadRun : public std::enable_shared_from_this<ThreadRun> {
     hub_->flight(0)->finish([](int) { return false; });
   }
 
-  // Has nobody who is not back shown a sign of life for the deadline?
+  // Whether no rank that is still missing has made progress for the deadline.
   bool only_stuck(Clock::time_point failed) const {
-    constexpr auto kGrace = std::chrono::seconds(2);  // to see the failure and unwind
+    constexpr auto kGrace = std::chrono::seconds(2);  // for ranks to see the failure and unwind
     const Clock::time_point now = Clock::now();
     if (now - failed < kGrace) return false;
     for (int r = 0; r < hub_->ranks(); ++r) {

@@ -17,12 +17,12 @@ std::string shorten(std::string_view text) {
   return text.size() <= kLongest ? std::string(text) : fmt::format("{}...", text.substr(0, kLongest));
 }
 
-// What all ranks have found out together they all throw; a rank that left at once would end the exchange that
-// others learn it from.
+// A JointError is thrown by all ranks. A rank that left at once would end the exchange from which the others
+// learn of it.
 void await_joint_error(World& world) noexcept {
   try {
     world.exchange("", "an error of all ranks");
-  } catch (...) {  // somebody has left: then all have come here
+  } catch (...) {  // a rank has left, so all have arrived
   }
 }
 
@@ -56,8 +56,8 @@ std::string first_problem(World& world, std::string_view mine, std::string_view 
 }
 
 void run_mpi_rank(const WorldOptions& options, const std::function<void(World&)>& body) {
-  // When a process of the job ends badly, the launcher sends SIGTERM to the others at once; they would be
-  // gone before they could say who failed and where. So SIGTERM leaves them the moment that takes.
+  // When a process of the job ends badly, the launcher sends SIGTERM to the others at once; they would end
+  // before they could print which rank failed and where. So SIGTERM gives them a moment for that.
   std::signal(SIGTERM, [](int) { alarm(3); });
   const std::unique_ptr<World> world = make_mpi_world(options);
   set_log_rank(world->rank());

@@ -34,8 +34,8 @@ struct Init {
   float bound = 0;  // uniform: the largest absolute value
 };
 
-// Where (part of) a parameter is stored in a Hugging Face folder: rows [row, row + rows) of ours are the
-// tensor `name`; transposed when the file keeps [in, out] (GPT-2's Conv1D).
+// Where (part of) a parameter is stored in a Hugging Face folder: rows [row, row + rows) of our parameter are
+// the tensor `name`, transposed if the file stores [in, out] (GPT-2's Conv1D).
 struct FileSlice {
   std::string name;
   int64_t row = 0, rows = 0;
@@ -43,11 +43,11 @@ struct FileSlice {
 };
 
 struct Parameter {
-  std::string name;            // ours, unique in the model: "blocks.3.attn.qkv.weight"
+  std::string name;            // unique in the model: "blocks.3.attn.qkv.weight"
   int64_t rows = 1, cols = 0;  // vectors are [1, n]
   bool decay = true;           // weight decay applies (matrices), or not (norms, biases)
   bool trainable = true;
-  bool adapter = false;      // of LoRA: `files` name tensors of an adapter folder, not of the model's
+  bool adapter = false;      // LoRA: `files` name tensors of an adapter folder, not of the model's
   bool sparse_rows = false;  // gradient touches few rows (untied token embedding)
   Init init;
   std::vector<FileSlice> files;
@@ -77,23 +77,23 @@ struct Batch {
   Tensor tokens;     // i32 [1, R]
   Tensor targets;    // i32 [1, R]; -1 = ignored
   Tensor positions;  // i32 [1, R]
-  // i32 [1, B · whole sequence] (see AttentionForward); empty view: one document per sequence.
+  // i32 [1, B · tokens of a whole sequence] (see AttentionForward); empty view: one document per sequence.
   Tensor doc_start;
-  int64_t documents = 0;  // with doc_start: how many there are; known on the host
-  // Rows with a target, in order: i32 [1, ≤ R], and how many there are. Known on the host before the step.
+  int64_t documents = 0;  // number of documents, if there is doc_start; known on the host
+  // Rows with a target, in order: i32 [1, ≤ R]. Their number is known on the host before the step.
   Tensor valid_rows;
   int64_t valid_count = 0;
   // Key of the random numbers of this step and micro-batch (dropout, noise): i64 [1, 1] on the device. Empty
   // view: nothing is random (evaluation, generation).
   Tensor noise;
-  // With a cache (ForwardArgs): positions count from the start of the sequence, and slots names the sequence
-  // of the cache that each one of the batch continues, i32 [1, B].
+  // With a cache (ForwardArgs), positions count from the start of the sequence, and `slots`, i32 [1, B], says
+  // which sequence of the cache each sequence of the batch continues.
   CacheShape cache;
   Tensor slots;
 };
 
-// What forward keeps for backward. none: everything it needs; selective: recomputes cheap element-wise
-// results; full: only the layer's input, the whole forward runs again.
+// What is recomputed in backward. none: nothing; forward saves everything. selective: cheap element-wise
+// results. full: the whole forward; only the layer's input is saved.
 enum class Recompute { none, selective, full };
 
 struct LayerSizes {
@@ -101,14 +101,14 @@ struct LayerSizes {
   size_t workspace = 0;  // bytes of scratch during forward or backward
 };
 
-// What passes between the ranks that share sequences, between two parts of a layer's pass: of each sequence a
-// slice to each rank, in their order, and the same back.
+// What the ranks that share sequences exchange between two parts of a layer's pass: each rank sends every
+// rank a slice of each sequence, in rank order, and receives as much.
 struct Joint {
   Tensor send, recv;  // equal in size; [B · ranks · rows of a slice, columns]
 };
 
 // Views handed to a layer, in the order of parameters(). Gradients are fp32 (or the accumulation dtype) and
-// are added to, or written when they are fresh; an empty view means frozen: skip it.
+// are added to, or written if `fresh`; an empty view is a frozen parameter, to be skipped.
 struct ForwardArgs {
   StreamRef stream;
   const Batch& batch;
@@ -117,7 +117,7 @@ struct ForwardArgs {
   Tensor y;          // output [R, C], written; empty when only `saved` is wanted (recompute)
   Tensor saved;      // u8, LayerSizes::saved bytes; empty when nothing has to be kept (evaluation)
   Tensor workspace;  // u8
-  Tensor cache;      // u8, cache_bytes(): generation; empty: tokens see their own micro-batch only
+  Tensor cache;      // u8, cache_bytes(), for generation; empty: tokens see only their own micro-batch
   int part = 0;
 };
 
@@ -130,17 +130,17 @@ struct BackwardArgs {
   Tensor dy;  // [R, C]; may be overwritten
   Tensor dx;  // [R, C], written; may be dy; empty when nothing below is trained
   Tensor saved, workspace;
-  bool fresh = false;  // the gradients hold nothing yet: write them (only when writes_gradients())
+  bool fresh = false;  // gradients hold nothing yet: write them (only if writes_gradients())
   int part = 0;
 };
 
-// A joint of a pass over a micro-batch: that after `part`.
+// The joint after `part` of a pass over a micro-batch.
 struct JointArgs {
   BatchShape shape;
   DType compute = DType::f32;
-  Recompute recompute = Recompute::none;  // as the pass was run with
+  Recompute recompute = Recompute::none;  // as in the pass
   bool backward = false;
-  Tensor saved, workspace;  // as the parts get them; both empty: only sizes are wanted
+  Tensor saved, workspace;  // those of the parts; both empty: only sizes are wanted
   int part = 0;
 };
 
@@ -151,19 +151,20 @@ class Layer {
   virtual std::vector<Parameter> parameters() const = 0;
   virtual LayerSizes sizes(BatchShape shape, DType compute, Recompute recompute) const = 0;
   virtual void forward(const ForwardArgs& args, Recompute recompute) const = 0;
-  // `recompute` is what forward was run with to fill `saved` (never full: then the engine has run forward
-  // again).
+  // `recompute` is what forward was called with to fill `saved`. It is never full, because then the engine
+  // has run forward again.
   virtual void backward(const BackwardArgs& args, Recompute recompute) const = 0;
-  // Parts that each pass is cut into.
+  // The number of parts that each pass is cut into.
   virtual int parts(BatchShape) const { return 1; }
   virtual Joint joint(const JointArgs&) const { fail(ErrorKind::internal, "[{}] has no joints", name()); }
   // What forward and backward do; `recompute` as in backward().
   virtual LayerWork work(BatchShape shape, DType compute, Recompute recompute) const = 0;
-  // Can backward write its gradients instead of adding to them? Then nothing is cleared before the first one.
+  // Whether backward can write its gradients instead of adding to them. Then they need not be cleared before
+  // the first one.
   virtual bool writes_gradients() const { return false; }
-  // Does backward read the parameters? (An embedding's does not: the engine then gathers nothing.)
+  // Whether backward reads the parameters. (An embedding's does not, so the engine need not gather them.)
   virtual bool backward_needs_params() const { return true; }
-  // Bytes it keeps of earlier tokens, if it uses them.
+  // Bytes of the cache of earlier tokens; 0 if the layer has none.
   virtual size_t cache_bytes(CacheShape, DType) const { return 0; }
 };
 
@@ -183,7 +184,7 @@ struct LossArgs {
   bool fresh = false;             // as in BackwardArgs
 };
 
-// Logits instead of a loss, for rows that were picked before.
+// Logits instead of a loss; the caller has picked the rows.
 struct LogitsArgs {
   StreamRef stream;
   std::span<const Tensor> params;
@@ -199,11 +200,11 @@ class LossLayer {
   virtual std::vector<Parameter> parameters() const = 0;
   virtual size_t workspace(BatchShape shape, DType compute) const = 0;
   virtual void run(const LossArgs& args) const = 0;
-  // For generation; a layer without logits throws.
+  // For generation. A layer without logits throws.
   virtual size_t logits_workspace(int64_t, DType) const { return 0; }
   virtual void logits(const LogitsArgs&) const { ensure(false, "[{}] has no logits", name()); }
   virtual bool writes_gradients() const { return false; }
-  // The work of run(): the part that evaluation does too, and the part that only training does.
+  // The work of run(): what evaluation does too, and what only training does.
   virtual LayerWork work(BatchShape shape, DType compute) const = 0;
 };
 
@@ -213,7 +214,7 @@ struct LayerList {
   int64_t vocab = 0;
   std::vector<std::unique_ptr<Layer>> layers;
   std::unique_ptr<LossLayer> loss;
-  size_t table_bytes = 0;  // of constants that layers share: angles of positions
+  size_t table_bytes = 0;  // constants that layers share: the cos/sin table of rotary embeddings
 };
 
 }  // namespace zeno::nn

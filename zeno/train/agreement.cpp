@@ -27,7 +27,7 @@ namespace {
 
 constexpr const char* kCopyFiles = "copy the same files to all hosts";
 
-// Are there other processes, which may see other files?
+// Whether there are other processes, which may see other files.
 bool spans_processes(const comm::World& world) { return world.size() > 1 && comm::launch_info().size > 1; }
 
 uint64_t hash_of(std::string_view text) { return checkpoint::checksum_of(std::as_bytes(std::span(text))); }
@@ -37,13 +37,13 @@ std::string cut(const std::string& text) {
   return text.size() <= kLongest ? text : fmt::format("{}…", text.substr(0, kLongest));
 }
 
-// The end of a path says more than its beginning.
+// Keeps the end of a path, which says more than its beginning.
 std::string cut_path(const std::string& path) {
   constexpr size_t kLongest = 120;
   return path.size() <= kLongest ? path : fmt::format("…{}", path.substr(path.size() - kLongest));
 }
 
-constexpr size_t kTexts = 6;  // of an input
+constexpr size_t kTexts = 6;  // per input
 
 std::string pack(const std::vector<RunInput>& inputs) {
   std::vector<std::string> texts;
@@ -77,7 +77,7 @@ std::string describe_problem(const RunInput& input, int rank, const std::string&
                      cut_path(input.problem.substr(tag)));
 }
 
-// What `theirs` has otherwise than `first`, which is rank 0's.
+// How `theirs` differs from `first`, which is rank 0's.
 std::string describe_difference(const RunInput& first, const RunInput& theirs, const std::string& host,
                                 const std::string& first_host, int rank) {
   if (!theirs.problem.empty()) return describe_problem(theirs, rank, host);
@@ -104,8 +104,8 @@ RunInput absent(const RunInput& input) {
 
 using Difference = std::pair<RunInput, RunInput>;
 
-// The first input of which `view` differs, with that of rank 0 in front. A model folder may lack a file of
-// another.
+// The first input whose `view` differs, as a pair that begins with rank 0's. One rank's model folder may have
+// a file that another's lacks.
 template <class View>
 std::optional<Difference> find_difference(const std::vector<RunInput>& first,
                                           const std::vector<RunInput>& theirs, const View& view) {
@@ -122,14 +122,14 @@ std::optional<Difference> find_difference(const std::vector<RunInput>& first,
   return Difference(absent(more), more);
 }
 
-// `other`: the first rank that differs. Its list and that of rank 0 are all that is sent: lists are long
-// where there are many files.
+// `other` is the first rank that differs. Only its list and that of rank 0 are sent, because lists of many
+// files are long.
 [[noreturn]] void fail_on_difference(const std::vector<RunInput>& mine, int other, comm::World& world) {
   const bool sends = world.rank() == 0 || world.rank() == other;
   const std::vector<std::string> lists = world.exchange(sends ? pack(mine) : "", "inputs that differ");
   const std::vector<std::string> hosts = world.exchange(host_name(), "names of hosts");
   const std::vector<RunInput> first = unpack_inputs(lists[0]), theirs = unpack_inputs(lists[size_t(other)]);
-  // Sizes first: how much of a file is read depends on those beside it.
+  // Sizes first, because how much of a file is read depends on the files beside it.
   const auto size = [](const std::string& value) { return value.substr(0, value.find(" (hash ")); };
   auto found = find_difference(first, theirs, size);
   if (!found) found = find_difference(first, theirs, std::identity());
@@ -140,11 +140,11 @@ std::optional<Difference> find_difference(const std::vector<RunInput>& first,
       describe_difference(found->first, found->second, hosts[size_t(other)], hosts[0], other));
 }
 
-// Fails unless all ranks have the inputs that `list` gives, which may take long, as reading them does. Of the
-// processes of a host that see the same files one reads them.
+// Fails unless all ranks have the inputs that `list` returns. Listing and reading them may take long. Of the
+// processes on a host that see the same files, one reads them.
 void agree_on(const std::function<std::vector<RunInput>()>& list, comm::World& world) {
   std::vector<RunInput> mine;
-  // Numbers of devices and inodes mean the same for all processes of a kernel.
+  // Device and inode numbers are comparable between processes of one kernel.
   std::vector<std::string> view{boot_id().empty() ? host_name() : boot_id()};
   work_long_together(world, "what the run reads", [&](const std::stop_token&) {
     mine = list();
@@ -153,7 +153,7 @@ void agree_on(const std::function<std::vector<RunInput>()>& list, comm::World& w
       view.push_back(input.file.empty() ? input.value : file_identity(input.file));
     }
   });
-  // Those that see what a rank before them sees leave the reading to it.
+  // A rank does not read files that a lower rank sees too.
   const std::vector<std::string> views =
       world.exchange(std::to_string(hash_of(pack_texts(view))), "files that ranks see");
   const bool leads = std::ranges::find(views, views[size_t(world.rank())]) - views.begin() == world.rank();
@@ -176,7 +176,7 @@ void agree_on(const std::function<std::vector<RunInput>()>& list, comm::World& w
   if (other != hashes.end()) fail_on_difference(mine, int(other - hashes.begin()), world);
 }
 
-// Fails unless all ranks have the value of rank 0. `describe(rank, host, host of rank 0)` starts the line.
+// Fails unless all ranks have the value of rank 0. `describe(rank, host, host of rank 0)` begins the error.
 template <class Describe>
 void require_same(const std::string& value, std::string_view what, comm::World& world,
                   const Describe& describe) {
@@ -230,7 +230,7 @@ void agree_on_checkpoint(const Path& folder, comm::World& world) {
 
 void agree_on_output(const Path& out, comm::World& world) {
   if (!spans_processes(world)) return;
-  // A name that was not looked up before: network file systems cache missing names for a while.
+  // A name that was never looked up before, because network file systems cache missing names for a while.
   std::string name = fmt::format(".shared-{}-{:08x}", getpid(), std::random_device()());
   name = world.exchange(name, "name of a file in the output folder").front();
   comm::work_together(world, "a file in the output folder", [&] {

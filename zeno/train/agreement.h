@@ -1,8 +1,8 @@
-// Ranks agree before they train. Processes of a job read their config, model and data for themselves, often
-// each host its own copies; a difference there would silently give the wrong model. So they compare, and a
-// difference ends the run on all ranks with one line that names the rank, its host and the file
-// (docs/faults.md says what is compared and what can slip through). Ranks that are threads see the same files
-// and compare nothing. All calls but WeightAgreement::add are collective.
+// Checks before training that all ranks have the same inputs. Each process of a job reads the config, model
+// and data itself, often from its host's own copies; a difference would silently give a wrong model. So they
+// compare, and a difference ends the run on all ranks with one line that names the rank, its host and the
+// file (docs/faults.md says what is compared and what is not detected). Ranks that are threads see the same
+// files and compare nothing. All calls except WeightAgreement::add are collective.
 #pragma once
 
 #include <atomic>
@@ -21,29 +21,30 @@
 
 namespace zeno::train {
 
-// The program, the config and the files, before anything else is done with them. Of the processes of a host
-// that see the same files one reads them.
+// Compares the program, the config and the files, before they are used. Of the processes on a host that see
+// the same files, one reads them.
 void agree_on_inputs(const config::ParsedConfig& parsed, comm::World& world);
 
-// All tokens of a dataset. `flag` names it.
+// Compares all tokens of a dataset. `flag` names it.
 void agree_on_tokens(const data::TokenSource& tokens, std::string_view flag, comm::World& world);
 
-// Every rank must see the same checkpoint that rank 0 resumes from.
+// Checks that every rank sees the same checkpoint that rank 0 resumes from.
 void agree_on_checkpoint(const Path& folder, comm::World& world);
-// A checkpoint of DeepSpeed to resume from, each rank from its own copy; null: this rank found none.
+// Compares the DeepSpeed checkpoints to resume from, since each rank may read its own copy; null: this rank
+// found none.
 void agree_on_deepspeed(const checkpoint::DeepSpeedCheckpoint* checkpoint, comm::World& world);
 
-// Every rank must see the folder `out` of rank 0, which is there: each writes its part of a checkpoint into
-// it.
+// Checks that every rank sees the folder `out` of rank 0, which must exist: each rank writes its part of a
+// checkpoint into it.
 void agree_on_output(const Path& out, comm::World& world);
 
-// The weights that ranks read from their model folders: where several read the same parts of a parameter they
+// Compares the weights that ranks read from their model folders: ranks that read the same part of a parameter
 // must have read the same values.
 class WeightAgreement {
  public:
   WeightAgreement(const std::vector<nn::Parameter>& params, const comm::World& world);
 
-  // From any thread.
+  // May be called from any thread.
   void add(const nn::Parameter& param, int64_t begin, std::span<const float> values);
   void agree(const Path& model, comm::World& world) const;
 
@@ -52,7 +53,7 @@ class WeightAgreement {
     std::string name;
     std::atomic<uint64_t> place{0}, values{0};  // sums of hashes: parts come in any order
   };
-  std::vector<Part> parts_;  // none where there is nothing to compare
+  std::vector<Part> parts_;  // empty if there is nothing to compare
   std::unordered_map<std::string_view, Part*> by_name_;
 };
 

@@ -15,7 +15,7 @@
 namespace zeno::train {
 namespace {
 
-// A build that ends sooner needs no line in a file: what it came to is logged anyway.
+// A build that ends sooner prints no progress to a file; its result is logged anyway.
 constexpr auto kBetweenLines = std::chrono::seconds(10);
 
 double share_of(const data::BuildState& state) {
@@ -37,7 +37,7 @@ std::string build_plain_line(const data::BuildState& state, double seconds) {
 
 std::string build_bar_line(const data::BuildState& state, double seconds, int width) {
   const std::vector<std::string> fields{
-      // in the order of need
+      // in order of importance
       fmt::format("reading data {:.0f} %", 100 * share_of(state)),
       fmt::format("ETA {}", eta(state, seconds)),
       fmt::format("{} samples", report::format_rate(double(state.samples))),
@@ -49,7 +49,7 @@ std::string build_bar_line(const data::BuildState& state, double seconds, int wi
 
 void BuildDisplay::update(const data::BuildState& state, Clock::time_point now) {
   const bool last = state.bytes_read >= state.bytes_total;
-  if (last && state.bytes_read == bytes_) return;  // the end has been shown
+  if (last && state.bytes_read == bytes_) return;  // the end was shown already
   if (state.bytes_read < bytes_) begin_ = now;
   bytes_ = state.bytes_read;
   const double seconds = std::chrono::duration<double>(now - begin_).count();

@@ -1,5 +1,5 @@
-// What people see while a dataset cache is built, and how they stop it. Beside progress.h, which does the
-// same for steps.
+// Shows the progress of building a dataset cache, and lets the user stop it. progress.h does the same for
+// steps.
 #pragma once
 
 #include <chrono>
@@ -14,13 +14,13 @@ namespace zeno::train {
 std::string build_plain_line(const data::BuildState& state, double seconds);
 std::string build_bar_line(const data::BuildState& state, double seconds, int width);
 
-// For one thread: the one that builds.
+// Used by one thread: the one that builds.
 class BuildDisplay {
  public:
   using Clock = std::chrono::steady_clock;
 
   explicit BuildDisplay(int fd) : line_(fd) {}
-  // A state with fewer bytes than the one before is that of another dataset.
+  // A state with fewer bytes than the previous one is of another dataset.
   void update(const data::BuildState& state, Clock::time_point now = Clock::now());
 
  private:

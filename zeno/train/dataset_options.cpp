@@ -32,7 +32,7 @@ data::DatasetSpec spec_of(const config::TrainConfig& config, const std::vector<s
           .skip_bad_lines = config.data.skip_bad_lines};
 }
 
-// Of the ranks of a host that name the same files, one builds what is not in the cache. True: this one.
+// Whether this rank builds what is not in the cache: one rank of those on a host that name the same files.
 bool builds(const std::vector<data::DatasetSpec>& specs, comm::World& world) {
   std::vector<std::string> named{host_name(), boot_id()};
   for (const data::DatasetSpec& spec : specs) {

@@ -1,5 +1,5 @@
-// From a training config to the data of a run: which files, how they become samples and sequences, and the
-// loaders of one rank over them.
+// From a training config to the data of a run: which files are read, how they become samples and sequences,
+// and the loaders of one rank.
 #pragma once
 
 #include <functional>
@@ -20,9 +20,9 @@ namespace zeno::train {
 data::DatasetSpec training_spec(const config::TrainConfig& config, int64_t vocab_size);
 std::optional<data::DatasetSpec> evaluation_spec(const config::TrainConfig& config, int64_t vocab_size);
 
-// How its samples become sequences, those held out for evaluation left out.
+// How its samples become sequences, without those held out for evaluation.
 data::PackOptions training_pack(const config::TrainConfig& config, int64_t seq_len);
-// Is the data made up, so that there are no files?
+// Whether the data is generated, so that there are no files.
 bool is_generated(const config::TrainConfig& config);
 
 struct DatasetSpecs {
@@ -30,15 +30,15 @@ struct DatasetSpecs {
   std::optional<data::DatasetSpec> evaluation;
 };
 
-// Samples, their packing and, once they are dealt, the loaders of this rank. Loaders point into the rest;
-// movable, since all of it lives on the heap. Immutable after deal: loaders may be used from any thread.
+// Samples, their packing and, after deal(), the loaders of this rank. Loaders point to the other members;
+// these are on the heap, so RunData is movable. Immutable after deal(): loaders may be used from any thread.
 class RunData {
  public:
   int64_t train_sequences() const { return train_table_->sequences(); }
-  // Cuts the sequences into the micro-batches of the config, which is resolved now.
+  // Divides the sequences into the micro-batches of the config, which must be resolved.
   void deal(const config::TrainConfig& config, const comm::World& world);
 
-  // After deal.
+  // Call deal() first.
   const data::Loader& train() const { return *train_; }
   const data::Loader* evaluation() const { return evaluation_ ? &*evaluation_ : nullptr; }  // null: none
   const data::TokenSource& source() const { return *source_; }
@@ -49,7 +49,7 @@ class RunData {
  private:
   friend RunData open_run_data(const config::TrainConfig&, int64_t, int64_t, comm::World&,
                                const data::BuildProgress&);
-  // What can be done by each rank alone.
+  // The part that each rank does on its own.
   void load(const config::TrainConfig& config, const DatasetSpecs& specs, int64_t seq_len);
 
   std::unique_ptr<data::TokenSource> source_, evaluation_source_;
@@ -58,7 +58,7 @@ class RunData {
   int64_t vocab_size_ = 0;
 };
 
-// Collective. One rank per host (and per path, if ranks name their own copies) builds what is not in the
+// Collective. One rank per host (and per path, if ranks name different copies) builds what is not in the
 // cache while the others wait; then every rank maps it. The thread that builds calls `progress`, which may
 // throw to cancel.
 RunData open_run_data(const config::TrainConfig& config, int64_t vocab_size, int64_t seq_len,

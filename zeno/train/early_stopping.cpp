@@ -12,7 +12,7 @@ bool EarlyStopping::add(const report::Evaluation& evaluation) {
   const bool finite = std::isfinite(evaluation.loss);
   const double now = score(evaluation);
   const bool better = finite && (!state_.best || now > score(*state_.best));
-  // Many small improvements that add up to more than delta count as one.
+  // Small improvements count together once they add up to more than delta.
   if (finite && (!state_.best || now > state_.reference + config_.early_stopping_delta)) {
     state_.reference = now;
     state_.waited = 0;

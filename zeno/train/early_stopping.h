@@ -1,5 +1,5 @@
-// Which evaluation of a run was best, and when to give up waiting for a better one. Plain values; every rank
-// keeps one and, since all see the same evaluations, all decide alike.
+// Tracks which evaluation of a run was best, and when to stop waiting for a better one. Plain values. Every
+// rank has one; all see the same evaluations, so all decide the same.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,18 @@ namespace zeno::train {
 
 class EarlyStopping {
  public:
-  // Everything a checkpoint has to keep.
+  // What a checkpoint saves.
   struct State {
     std::optional<report::Evaluation> best;
-    double reference = 0;  // the score that an improvement has to beat by delta
+    double reference = 0;  // the score that an evaluation has to beat by delta to count as an improvement
     int64_t waited = 0;    // evaluations since then
   };
 
   explicit EarlyStopping(const config::EvalConfig& config) : config_(config) {}
 
-  // True: better than all before. A loss that is not finite never is.
+  // Returns whether it is better than all before. A loss that is not finite never is.
   bool add(const report::Evaluation& evaluation);
-  // As many evaluations in a row as the config allows have brought no improvement of more than its delta.
+  // Whether as many evaluations in a row as the config allows brought no improvement by more than its delta.
   bool give_up() const { return config_.early_stopping > 0 && state_.waited >= config_.early_stopping; }
   const std::optional<report::Evaluation>& best() const { return state_.best; }
 

@@ -47,7 +47,7 @@ report::EvalRecord evaluate_model(config::ParsedConfig parsed) {
   std::mutex mutex;
   run_ranks(parsed.config.run, false, [&](comm::World& world) {
     const report::EvalRecord mine = evaluate_rank(parsed, world);
-    const std::scoped_lock lock(mutex);  // all ranks return the same, but for the time
+    const std::scoped_lock lock(mutex);  // all ranks return the same, except for the time
     record = mine;
   });
   return record;

@@ -6,8 +6,9 @@
 
 namespace zeno::train {
 
-// Starts the ranks a config asks for (launch.h) and evaluates the model on config.run.data, every sample
-// once. Needs no memory for gradients or optimizer state. Ranks, stage and order do not change the result.
+// Starts the ranks of a config (launch.h) and evaluates the model on config.run.data, every sample once.
+// Needs no memory for gradients or optimizer states. The result does not depend on the number of ranks, the
+// stage or the order.
 report::EvalRecord evaluate_model(config::ParsedConfig parsed);
 
 }  // namespace zeno::train

@@ -12,14 +12,14 @@
 
 namespace zeno::train {
 
-// Micro-batches as the engine takes them: views, valid as long as the batches.
+// The batches as the engine takes them: views, valid as long as the batches.
 std::vector<zero::MicroBatch> views_of(const std::vector<data::HostBatch>& batches);
 
-// Is there an evaluation after `step` of `steps` steps (0: before the first)?
+// Whether there is an evaluation after step `step` of `steps` (0: before the first).
 bool evaluation_due(const config::EvalConfig& config, int64_t step, int64_t steps, int64_t steps_per_epoch);
 
-// Collective: one pass over the data of `loader`, which does not shuffle. Nothing when a signal asked to
-// stop.
+// Collective: one pass over the data of `loader`, which does not shuffle. Returns nothing if a signal
+// requested a stop.
 std::optional<report::EvalRecord> evaluate(zero::Engine& engine, const data::Loader& loader);
 
 }  // namespace zeno::train

@@ -17,10 +17,10 @@
 namespace zeno::train {
 namespace {
 
-constexpr uint64_t kWholeGroup = uint64_t(256) << 20;  // bytes of a group that is read whole
+constexpr uint64_t kWholeGroup = uint64_t(256) << 20;  // groups up to this size are read in full
 constexpr size_t kMostSamples = 64, kFewestSamples = 4;
 constexpr size_t kGroupSamples = 4096;
-constexpr size_t kMostTensors = 8192;  // of a file, that samples are taken of
+constexpr size_t kMostTensors = 8192;  // tensors per file that are sampled
 
 class Reader {
  public:
@@ -30,7 +30,7 @@ class Reader {
   uint64_t size() const { return size_; }
   uint64_t hash() const { return sum_.value(); }
 
-  // As much of it as there is.
+  // Adds the part of this range that exists.
   void add(uint64_t begin, uint64_t bytes) {
     const uint64_t end = std::min(size_, begin + bytes);
     while (begin < end) {
@@ -56,7 +56,7 @@ class Reader {
   checkpoint::RunningChecksum sum_;
 };
 
-// The ends of tensors: one that was trained differs there, wherever it lies and however small it is.
+// Adds both ends of every tensor: a tensor that was trained differs there, however small it is.
 void add_tensors(const Path& path, Reader& reader) {
   try {
     const auto file = checkpoint::SafetensorsFile::open(path);
@@ -68,7 +68,7 @@ void add_tensors(const Path& path, Reader& reader) {
       if (bytes > kSampleBytes) reader.add(begin + bytes - kSampleBytes, kSampleBytes);
     }
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::data) throw;  // a damaged file is refused by who loads it
+    if (error.kind() != ErrorKind::data) throw;  // the code that loads a damaged file will report it
   }
 }
 

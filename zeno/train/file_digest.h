@@ -1,6 +1,6 @@
-// What a file holds, in a few bytes, so that hosts can compare files without sending them. Small files are
-// read whole; of large ones the ends and evenly spread samples, and of safetensors files the header and both
-// ends of every tensor. Pure functions of the files.
+// A short digest of a file's contents, so that hosts can compare files without sending them. Small files are
+// read in full; of large files, both ends and evenly spread samples; of safetensors files also the header and
+// both ends of every tensor. Pure functions of the files.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +21,12 @@ struct DigestRule {
 };
 DigestRule digest_rule(uint64_t group_bytes, size_t group_files);
 
-// "1,020 bytes (hash 0123456789abcdef)"; "no such file". Error(io) when it cannot be read or was asked to
-// `stop`.
+// "1,020 bytes (hash 0123456789abcdef)"; "no such file". Error(io) when the file cannot be read or a `stop`
+// is requested.
 std::string digest_file(const Path& path, const DigestRule& rule, const std::stop_token& stop = {});
 
-// Changes whenever the file becomes another or is written: device, inode, size and times. Two processes of
-// one kernel that see the same see the same bytes.
+// Device, inode, size and times: changes whenever the file is replaced or written. Two processes of one
+// kernel that get the same identity see the same bytes.
 std::string file_identity(const Path& path);
 
 }  // namespace zeno::train

@@ -20,7 +20,7 @@ void show_first_sample(const config::TrainConfig& config, const RunData& data, i
   std::optional<data::Tokenizer> tokenizer;
   if (data::Tokenizer::exists(config.run.model)) tokenizer = data::Tokenizer::open(config.run.model);
   data::PackOptions pack = training_pack(config, seq_len);
-  // Which samples share a sequence does not matter here, and takes time to find out.
+  // Which samples share a sequence does not matter here, and would take time to compute.
   const bool windows = data.train_report().packing == data::Packing::wrapped;
   pack.packing = windows ? data::Packing::wrapped : data::Packing::none;
   const data::SampleList list(data.source(), pack);

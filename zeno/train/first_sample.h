@@ -6,8 +6,8 @@
 
 namespace zeno::train {
 
-// For rank 0. Does nothing unless stderr is a terminal and the data comes from files. What goes wrong here
-// ends no run.
+// For rank 0. Does nothing unless stderr is a terminal and the data comes from files. Errors here do not end
+// the run.
 void show_first_sample(const config::TrainConfig& config, const RunData& data, int64_t seq_len);
 
 }  // namespace zeno::train

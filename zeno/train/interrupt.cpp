@@ -15,11 +15,11 @@
 namespace zeno::train {
 namespace {
 
-// What a signal handler may touch has to be global and lock-free.
+// A signal handler may use only global, lock-free variables.
 std::atomic<bool> stop_requested{false}, save_requested{false}, has_clock{false}, over{false};
 std::atomic<int64_t> last_stop_ms{0};  // 0: none yet
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free);
-sem_t clock_wake;  // the clock starts, or the run is over
+sem_t clock_wake;  // posted when the clock starts or the run is over
 
 timespec now() {
   timespec now{};
@@ -33,7 +33,7 @@ void on_signal(int signal) {
     return;
   }
   stop_requested = true;
-  // Only an early warning: it does not count as the first signal.
+  // Only an early warning, which does not count as the first signal.
   if (signal == SIGUSR1) return;
   if (has_clock) sem_post(&clock_wake);
   const timespec time = now();
@@ -41,10 +41,10 @@ void on_signal(int signal) {
   const int64_t last = last_stop_ms.exchange(ms);
   if (last == 0 || ms - last < kSameWish.count() || has_clock) return;
   std::signal(signal, SIG_DFL);
-  raise(signal);  // comes when this handler returns
+  raise(signal);  // delivered when this handler returns
 }
 
-// The log may be on the disk that saving hangs in.
+// Prints from another thread, because the log may be on the disk that saving hangs on.
 [[noreturn]] void give_up_saving() {
   constexpr auto kMoment = std::chrono::seconds(1);
   leave_files_behind();
@@ -54,12 +54,13 @@ void on_signal(int signal) {
           "[train] --save-deadline: time ran out before everything was saved; resume from the newest "
           "complete checkpoint with --resume auto");
     });
-  } catch (...) {  // no thread to say it
+  } catch (...) {  // no thread to print it
   }
   _exit(kSaveDeadlineExit);
 }
 
-// A thread, not alarm(): the kernel gives that signal to the main thread first, which may be stuck in a disk.
+// A thread and not alarm(), whose signal goes to the main thread first, which may be stuck in a disk
+// operation.
 void run_clock(int64_t save_deadline_s) {
   while (sem_wait(&clock_wake) != 0) {
   }
@@ -88,12 +89,17 @@ Interrupt::Interrupt(int64_t save_deadline_s) {
     sigaction(kSignals[i], nullptr, &before_[i]);
     if (before_[i].sa_handler != SIG_IGN) sigaction(kSignals[i], &action, nullptr);
   }
-  // A SIGTERM of a moment ago, which run_mpi_rank() has answered with a timer.
+  // A SIGTERM that arrived just before, for which run_mpi_rank()'s handler has set a timer.
   if (alarm(0) > 0) stop_requested = true;
 }
 
 Interrupt::~Interrupt() {
-  for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before_[i], nullptr);
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    struct sigaction& action = before_[i];
+    const bool only_requests = kSignals[i] == SIGUSR1 || kSignals[i] == SIGUSR2;
+    if (only_requests && action.sa_handler == SIG_DFL) action.sa_handler = SIG_IGN;
+    sigaction(kSignals[i], &action, nullptr);
+  }
   if (!has_clock) return;
   over = true;
   sem_post(&clock_wake);

@@ -1,12 +1,14 @@
-// Signals while a run lives. Ctrl-C, SIGTERM, SIGHUP (a lost terminal) and SIGUSR1 are requests to stop
-// (mpirun and Slurm pass the last one on to all processes): each sets a flag that ranks look at between
-// steps. Of the first three, those that follow within one second count as the same request: Slurm sends
-// SIGTERM twice within milliseconds, a terminal to the whole group. One that comes later ends the process at
-// once, but not while the clock of --save-deadline runs: then saving has that time, whatever comes. SIGUSR1,
-// which schedulers send long before the end, starts no clock and never ends the process. SIGUSR2 requests a
-// checkpoint. Signals that were ignored stay ignored.
+// Signals during a run. Ctrl-C, SIGTERM, SIGHUP (a lost terminal) and SIGUSR1, which mpirun and Slurm pass on
+// to all processes, are requests to stop: each sets a flag that ranks check between steps. If several of the
+// first three arrive within one second, they count as one request: Slurm sends SIGTERM twice within
+// milliseconds, and a terminal signals the whole process group. A later one ends the process at once, except
+// while the clock of --save-deadline runs: saving always gets that time. SIGUSR1, which schedulers send long
+// before the end, starts no clock and never ends the process. SIGUSR2 requests a checkpoint. Signals that
+// were ignored stay ignored. After the run, SIGUSR1 and SIGUSR2 are ignored: a late request must not kill a
+// process that has saved everything.
 //
-// One at a time per process; ranks that are threads share it. The questions may be asked from any thread.
+// At most one per process; ranks that are threads share it. The static functions may be called from any
+// thread.
 #pragma once
 
 #include <csignal>
@@ -18,18 +20,18 @@
 
 namespace zeno::train {
 
-// Exit code of a process that had not saved everything when the deadline passed.
+// Exit code of a process that had not saved everything by the deadline.
 inline constexpr int kSaveDeadlineExit = 7;
 
-// Signals to stop that are closer together count as one request.
+// Requests to stop that are closer together than this count as one.
 inline constexpr std::chrono::milliseconds kSameWish{1000};
 
 class Interrupt {
  public:
-  // After SIGINT, SIGTERM or SIGHUP the process has `save_deadline_s` seconds to end; then the process says
-  // so and exits, whatever it is waiting for. 0: as long as it takes.
+  // After SIGINT, SIGTERM or SIGHUP the process has `save_deadline_s` seconds to end; after that it says so
+  // and exits, whatever it is waiting for. 0: no limit.
   explicit Interrupt(int64_t save_deadline_s = 0);
-  ~Interrupt();  // puts the former handlers back
+  ~Interrupt();  // restores the previous handlers of the others
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
 

@@ -25,7 +25,8 @@ void run_ranks(const config::RunConfig& run, bool catch_signals,
     require(run.ranks == 0 || run.ranks == launch.size, ErrorKind::usage,
             "[train] --ranks {}: {} started {} processes; leave --ranks out", run.ranks, launch.launcher,
             launch.size);
-    // Inside: after the world has set its own handler of SIGTERM, which comes back when the body is over.
+    // Inside the body, because the world sets its own handler of SIGTERM first, which is restored after the
+    // body.
     return comm::run_mpi_rank(options, [&](comm::World& world) {
       if (catch_signals) interrupt.emplace(run.save_deadline_s);
       body(world);

@@ -14,7 +14,7 @@ namespace zeno::train {
 void run_ranks(const config::RunConfig& run, bool catch_signals,
                const std::function<void(comm::World&)>& body);
 
-// Fills in values that are left to the system: the cache folder.
+// Fills in the cache folder if the config does not name one.
 void set_folders(config::RunConfig& run);
 
 }  // namespace zeno::train

@@ -33,7 +33,7 @@ class BackgroundWork {
   bool wait(std::chrono::milliseconds moment) {
     return result_.wait_for(moment) == std::future_status::ready;
   }
-  // After the end; throws what `work` threw.
+  // Call it after the end; throws what `work` threw.
   void finish() { result_.get(); }
 
  private:
@@ -43,7 +43,7 @@ class BackgroundWork {
   std::thread thread_;
 };
 
-// What a rank tells the others: one of these, or the kind of its failure as a digit, then the text.
+// What a rank tells the others: one of these, or the kind of its failure as a digit, then the error text.
 constexpr char kBusy = 'b', kDone = 'd';
 
 std::string state_of(std::optional<BackgroundWork>& work) {

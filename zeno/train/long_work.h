@@ -1,5 +1,5 @@
-// Work of some ranks that takes long, such as reading files from a slow disk. Ranks that only wait for it
-// would take it for a hang, so all of them meet frequently until it is done.
+// Work of some ranks that takes long, such as reading files from a slow disk. To the ranks that only wait it
+// would look like a hang, so all ranks meet frequently until it is done.
 #pragma once
 
 #include <functional>
@@ -10,9 +10,9 @@
 
 namespace zeno::train {
 
-// Runs `work`, which is not collective, on a thread of its rank; empty: this rank has none. Where it fails,
-// all ranks throw the error of the lowest such rank. If the world fails meanwhile, `work` is asked to stop
-// and waited for. Collective.
+// Runs `work`, which is not collective, on a separate thread; empty: this rank has none. If it fails
+// anywhere, all ranks throw the error of the lowest rank on which it failed. If the world fails meanwhile,
+// requests `work` to stop and waits for it. Collective.
 void work_long_together(comm::World& world, std::string_view what,
                         const std::function<void(std::stop_token)>& work);
 

@@ -19,7 +19,7 @@ LossWatch::Verdict LossWatch::judge(double loss, bool skipped) const {
 LossWatch::Verdict LossWatch::look(double loss, bool skipped) {
   const Verdict verdict = judge(loss, skipped);
   state_.bad = verdict == Verdict::good ? 0 : state_.bad + 1;
-  // A spike joins the mean too: a loss that stays high is the new normal, not one spike after another.
+  // Spikes are part of the mean too, so a loss that stays high is not reported as one spike after another.
   if (verdict != Verdict::not_finite) state_.recent.push_back(loss);
   if (state_.recent.size() > kWindow) state_.recent.pop_front();
   return verdict;

@@ -1,6 +1,5 @@
-// Watches the loss of every step and reports bad ones: a loss or gradient that is not finite, and a loss that
-// stands out from those before it. Plain values; every rank keeps one and, since all see the same losses, all
-// decide alike.
+// Watches the loss of every step and reports bad ones: a loss or gradient that is not finite, and a spike of
+// the loss. Plain values. Every rank has one; all see the same losses, so all decide the same.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,7 @@ class LossWatch {
  public:
   enum class Verdict { good, not_finite, spike };
 
-  // Everything a checkpoint has to keep.
+  // What a checkpoint saves.
   struct State {
     std::deque<double> recent;  // good losses
     int64_t bad = 0;            // in a row
@@ -26,11 +25,11 @@ class LossWatch {
   LossWatch(const config::WatchConfig& config, bool overflows_are_normal)
       : config_(config), overflows_are_normal_(overflows_are_normal) {}
 
-  // The next step. `skipped`: its gradient was not finite.
+  // Adds the next step. `skipped`: its gradient was not finite.
   Verdict look(double loss, bool skipped);
   // Mean of the last good losses; 0 when there are none.
   double mean() const;
-  // As many bad steps in a row as the config allows.
+  // Whether there were as many bad steps in a row as the config allows.
   bool give_up() const { return config_.max_bad_steps > 0 && state_.bad >= config_.max_bad_steps; }
   int64_t bad_in_a_row() const { return state_.bad; }
 
@@ -38,7 +37,7 @@ class LossWatch {
   void restore(State state) { state_ = std::move(state); }
 
  private:
-  static constexpr size_t kWarmUp = 10, kWindow = 50;  // good losses before spikes are reported; in the mean
+  static constexpr size_t kWarmUp = 10, kWindow = 50;  // good losses: before spikes are reported, in the mean
 
   Verdict judge(double loss, bool skipped) const;
 

@@ -23,7 +23,7 @@
 namespace zeno::train {
 namespace {
 
-// All ranks must choose alike, so the one with least memory decides.
+// All ranks must choose the same, so the one with the least memory decides.
 plan::MemoryLimits least_of_all_ranks(comm::World& world, plan::MemoryLimits mine) {
   plan::MemoryLimits least = mine;
   for (const std::string& bytes :
@@ -36,7 +36,7 @@ plan::MemoryLimits least_of_all_ranks(comm::World& world, plan::MemoryLimits min
   return least;
 }
 
-// The CPU of a GPU's host takes a part of the updates of what is kept there.
+// Lets the CPU do a part of the updates of states kept in the host memory of a GPU.
 void share_with_cpu(const config::OffloadOptimizerConfig& config, zero::EngineOptions& options,
                     comm::World& world) {
   zero::Policy& policy = options.policy;
@@ -50,7 +50,7 @@ void share_with_cpu(const config::OffloadOptimizerConfig& config, zero::EngineOp
        world.exchange({reinterpret_cast<const char*>(&share), sizeof(share)}, "share of the CPU")) {
     double theirs;
     std::memcpy(&theirs, bytes.data(), sizeof(theirs));
-    share = std::min(share, theirs);  // all alike: the slowest decides
+    share = std::min(share, theirs);  // the same on all ranks: the slowest decides
   }
   policy.offload.cpu_share = share;
   if (log_rank() <= 0)
@@ -73,7 +73,7 @@ RunEngine make_engine(const config::TrainConfig& config, const model::ModelConfi
   options.policy.trains = trains;
   if (!run.trace.empty()) options.timing = zero::Timing::every;
   if (!trains) options.snapshot_piece = options.snapshot_copies = 0;
-  if (world.local_size() < world.size()) options.snapshot_copies *= 2;  // and those of a partner
+  if (world.local_size() < world.size()) options.snapshot_copies *= 2;  // and copies of a partner's state
   if (config.sparse_gradients && options.device.kind == Device::Kind::cuda) {
     log_warning(
         "sparse_gradients: GPUs reduce whole gradients, which gives the same bits; the key has no effect");
@@ -81,7 +81,7 @@ RunEngine make_engine(const config::TrainConfig& config, const model::ModelConfi
   const plan::MemoryLimits limits =
       least_of_all_ranks(world, plan::memory_limits(run, options.device, world.local_size()));
   result.memory_limit = limits.device;
-  // First, because what the CPU takes part in needs room on the host.
+  // First, because updates by the CPU need host memory.
   if (trains) share_with_cpu(config.zero.offload_optimizer, options, world);
   plan::place_states(config, layers, options, limits, trains);
   plan::require_fit(layers, options, limits);
@@ -90,10 +90,10 @@ RunEngine make_engine(const config::TrainConfig& config, const model::ModelConfi
     result.planned_step_s = plan::predict_step(layers, options, *machine).step_s;
   const model::StartingWeights weights(run.model, config.lora.adapter, model::parameter_table(layers),
                                        uint64_t(run.seed));
-  // What the engine learns about matrix products of a GPU is kept in a file: the next run starts sooner, and
-  // with the same algorithms, hence the same bits. Every process times what the file does not know and one of
-  // each host writes, so processes of a first run may differ in their choices, and agree from the second run
-  // on.
+  // The matmul algorithms that the engine has chosen on a GPU are saved to a file, so that the next run
+  // starts sooner, and with the same algorithms, hence the same bits. Every process times the matmuls that
+  // are not in the file, and one process per host writes it. So in a first run processes may choose
+  // differently; from the second run on they agree.
   const bool plans = options.device.kind == Device::Kind::cuda;
   const Path plan_file = Path(run.cache) / "matmul_plans.txt";
   if (plans) cuda::load_matmul_plans(plan_file);

@@ -16,11 +16,11 @@ struct RunEngine {
   std::unique_ptr<zero::Engine> engine;
   model::Tuning tuning;
   size_t memory_limit = 0;    // bytes a rank may use
-  double planned_step_s = 0;  // by the rates of this machine; 0: they have not been measured
+  double planned_step_s = 0;  // by the measured rates of this machine; 0: not measured
 };
 
-// Collective. `trains` false: an engine that only evaluates. Error(memory) when it does not fit, naming the
-// smallest change that fits.
+// Collective. `trains` false: an engine that only evaluates. Error(memory) if it does not fit, with the
+// smallest change that makes it fit.
 RunEngine make_engine(const config::TrainConfig& config, const model::ModelConfig& model, int64_t seq_len,
                       comm::World& world, bool trains = true);
 

@@ -19,7 +19,7 @@
 namespace zeno::train {
 namespace {
 
-// Paths, whose files are compared, and what is each host's own affair.
+// Keys that may differ between hosts: paths (their files are compared instead) and settings of a host.
 bool is_of_host(std::string_view key) {
   static constexpr std::array<std::string_view, 16> kKeys{
       "zeno.model",        "zeno.data",       "zeno.eval_data",     "zeno.adapter",
@@ -45,7 +45,7 @@ struct NamedFile {
   Path path;
 };
 
-// They share a budget of reading.
+// These files share a budget for reading.
 void add_files(std::vector<RunInput>& inputs, const std::vector<NamedFile>& files) {
   uint64_t bytes = 0;
   for (const NamedFile& file : files) bytes += size_of_file(file.path);
@@ -77,7 +77,7 @@ void add_program(std::vector<RunInput>& inputs) {
   inputs.push_back(program[0]);
 }
 
-// Those that a tokenizer and its chat templates are read from.
+// The files that a tokenizer and its chat templates are read from.
 void add_tokenizer_files(std::vector<std::string>& names, const Path& folder) {
   names.insert(names.end(), {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
                              "chat_template.jinja", "chat_template.json"});
@@ -118,7 +118,7 @@ void add_template(std::vector<RunInput>& inputs, const std::string& choice) {
   if (file) add_files(inputs, {{"file of --chat-template", choice}});
 }
 
-// The folder may have another path on every host: what is in it is compared where it is read.
+// The folder may have another path on every host; its contents are compared where they are read.
 void add_resume(std::vector<RunInput>& inputs, const std::string& resume) {
   add_value(inputs, "--resume",
             resume.empty()     ? "none"
@@ -138,7 +138,7 @@ void add_data(std::vector<RunInput>& inputs, const std::string& flag, const data
     for (const data::InputFile& file : found.to_build) add(file.path);
     for (const Path& path : found.token_files) add(path);
   } catch (const Error& error) {
-    problem = error.what();  // on all ranks: said by who reads the data
+    problem = error.what();  // the same on all ranks: reported when the data is read
   }
   add_value(inputs, flag,
             problem.empty() ? fmt::format("{} files", format_count(int64_t(files.size()))) : "unreadable",

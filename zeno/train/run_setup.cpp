@@ -24,7 +24,7 @@ Device device_of(const config::RunConfig& run, const comm::World& world) {
   return config::device_of(run, world.local_rank());
 }
 
-// The same on all ranks, and of the only run in its output folder. The device settles the dtype.
+// Checks that all ranks have the same config and locks the output folder. The device decides the dtype.
 config::ParsedConfig begin(config::ParsedConfig parsed, comm::World& world,
                            std::unique_ptr<const FolderLock>& lock) {
   set_log_rank(world.rank());
@@ -32,7 +32,7 @@ config::ParsedConfig begin(config::ParsedConfig parsed, comm::World& world,
   require(!parsed.config.run.model.empty(), ErrorKind::usage, "[train] no model: give --model DIR");
   require(!parsed.config.run.out.empty(), ErrorKind::usage, "[train] no output folder: give --out DIR");
   agree_on_inputs(parsed, world);
-  lock_output_folder(parsed.config.run, world, lock);  // before any look at what is there
+  lock_output_folder(parsed.config.run, world, lock);  // before looking at what the folder holds
   config::resolve_device(parsed, device_of(parsed.config.run, world).kind);
   config::check_disk_folders(parsed);
   return parsed;
@@ -58,7 +58,7 @@ RunSetup::RunSetup(config::ParsedConfig config, comm::World& world, std::unique_
     log_warning("{}", parsed.warnings[i]);
 }
 
-// A run that is resumed keeps its batch, and what the planner chose for it.
+// A resumed run keeps its batch and what the planner chose for it.
 std::optional<ResumePoint> RunSetup::find_resume(comm::World& world) {
   zero::Policy policy;
   zero::apply_stage(policy, parsed.config.zero.stage);
@@ -71,7 +71,7 @@ std::optional<ResumePoint> RunSetup::find_resume(comm::World& world) {
   return found;
 }
 
-// Those that depend on the model. The batch, too, unless the planner has a say in it.
+// Decides sizes that depend on the model, and the batch unless the planner chooses it.
 int64_t RunSetup::settle_sizes(comm::World& world) {
   config::resolve_model(parsed, model.hidden, model.layers);
   const int64_t seq = config::sequence_length(parsed.config.run, model.max_positions);
@@ -80,8 +80,8 @@ int64_t RunSetup::settle_sizes(comm::World& world) {
   return seq;
 }
 
-// What can be known to be wrong before the data is read, which may take long. A run that cannot be saved
-// should not start.
+// Checks everything that can be checked before the data is read, which may take long. A run that cannot be
+// saved should not start.
 void RunSetup::check(comm::World& world, const std::unique_ptr<const FolderLock>& lock) {
   const config::TrainConfig& config = parsed.config;
   const config::RunConfig& run = config.run;
@@ -98,7 +98,8 @@ void RunSetup::check(comm::World& world, const std::unique_ptr<const FolderLock>
   if (run.limit_gpu_clock) clock.emplace(pci_address(device));
 }
 
-// The planner chooses with the data at hand, since the batch follows from its size where nobody gives one.
+// The planner chooses after the data is open, because a batch that is not given depends on the size of the
+// data.
 RunData RunSetup::open_data(comm::World& world, const std::unique_ptr<const FolderLock>& lock) {
   check(world, lock);
   const config::TrainConfig& config = parsed.config;
@@ -112,7 +113,7 @@ RunData RunSetup::open_data(comm::World& world, const std::unique_ptr<const Fold
   return opened;
 }
 
-// Schedules need the length of the run.
+// Decides the number of steps, which schedules need.
 int64_t RunSetup::settle_steps() {
   const int64_t total = total_steps(parsed.config.run, data.train());
   config::resolve_steps(parsed, total);

@@ -1,6 +1,6 @@
-// What a training run is, once nothing of it is open any more. A config leaves values open that the device, a
-// checkpoint, the model, the number of ranks or the data decide. Here they are settled, each as soon as what
-// decides it is known.
+// A training run with everything decided. A config may leave values open that depend on the device, a
+// checkpoint, the model, the number of ranks or the data. They are decided here, each as soon as what it
+// depends on is known.
 #pragma once
 
 #include <cstddef>
@@ -21,25 +21,25 @@ namespace zeno::train {
 
 class RunSetup {
  public:
-  // Collective: all ranks come to the same, or all throw. Rank 0 locks the output folder and leaves the lock
-  // in `lock`. Reads the data, but no weights.
+  // Collective: all ranks get the same values, or all throw. Rank 0 locks the output folder and leaves the
+  // lock in `lock`. Reads the data, but no weights.
   RunSetup(config::ParsedConfig config, comm::World& world, std::unique_ptr<const FolderLock>& lock);
   RunSetup(const RunSetup&) = delete;
   RunSetup& operator=(const RunSetup&) = delete;
 
-  // Each member is made from those above it.
+  // Each member is initialised from those above it.
   config::ParsedConfig parsed;  // final when the constructor returns
   const model::ModelConfig model;
-  const size_t warnings_told;  // of parsed.warnings: by who made the config
+  const size_t warnings_told;  // how many of parsed.warnings the user has seen already
   PeerFolder peers;
   const std::optional<ResumePoint> resume;
   const int64_t seq_len;
-  std::optional<ClockLimit> clock;  // not yet begun
+  std::optional<ClockLimit> clock;  // not started yet
   const RunData data;
   const int64_t steps;
 
  private:
-  // Each settles keys of `parsed`.
+  // Each of these decides keys of `parsed`.
   std::optional<ResumePoint> find_resume(comm::World& world);
   int64_t settle_sizes(comm::World& world);
   RunData open_data(comm::World& world, const std::unique_ptr<const FolderLock>& lock);

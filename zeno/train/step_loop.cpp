@@ -25,7 +25,7 @@ StepLoop::StepLoop(zero::Engine& engine, comm::World& world, const config::Train
 
 zero::Wishes StepLoop::run(data::Prefetcher& batches, zero::Wishes wishes) {
   const Clock::time_point start = Clock::now();
-  if (under_way_.empty()) last_ = start;  // nothing runs: evaluation and saving are no part of a step
+  if (under_way_.empty()) last_ = start;  // nothing was running: evaluation and saving do not count
   const std::vector<data::HostBatch> batch = batches.get();
   const std::chrono::duration<double, std::milli> wait = Clock::now() - start;
   UnderWay step{{.hyper = config::hyper_after(config_, submitted_ - skipped_),
@@ -97,7 +97,7 @@ report::StepRecord StepLoop::record_of(const zero::StepResult& result, const Und
   return record;
 }
 
-// What ranks said of the step before stands for this one: troubles are what lasts.
+// Uses the ranks' times of the previous step for this one, because only lasting troubles are reported.
 void StepLoop::look_for_troubles(const zero::StepResult& result, const UnderWay& step, double seconds) {
   report::Observation seen = report::observe(engine_.rank_times());
   seen.step_ms = seconds * 1000;
@@ -109,7 +109,7 @@ void StepLoop::look_for_troubles(const zero::StepResult& result, const UnderWay&
     reporter_->note(collected_, report::ReportEvent::Kind::warning, line);
 }
 
-// Every rank has its own part of the batch. Only after a bad step, which all ranks see alike.
+// Every rank has its own part of the batch. Called only after a bad step, which all ranks see.
 std::string StepLoop::batch_of(int64_t step) {
   std::string text;
   const std::vector<std::string> all = world_.exchange(loader_.origins(step), "samples of a bad step");

@@ -1,6 +1,6 @@
 // Runs optimizer steps and takes their results: at once on a CPU, one step late on a GPU, so that the device
-// never waits for the host. fp16 needs to know of an overflow before the next step, and waits. Every rank has
-// one; all see the same results. For one thread.
+// never waits for the host. With fp16 it waits, because an overflow must be known before the next step. Every
+// rank has one; all see the same results. For one thread.
 #pragma once
 
 #include <chrono>
@@ -20,25 +20,25 @@ namespace zeno::train {
 
 class StepLoop {
  public:
-  // Collective. `reporter` is null on ranks other than 0. All references outlive the loop.
+  // Collective. `reporter` is null on ranks other than 0. All references must outlive the loop.
   StepLoop(zero::Engine& engine, comm::World& world, const config::TrainConfig& config,
            const data::Loader& loader, report::Reporter* reporter);
 
-  // Collective: the next step. Returns what ranks agreed on: a request to one rank stops all ranks. Throws
-  // Error(data) after as many bad steps in a row as the config allows.
+  // Collective: runs the next step. Returns what the ranks agreed on: a request to one rank stops all ranks.
+  // Throws Error(data) after as many bad steps in a row as the config allows.
   zero::Wishes run(data::Prefetcher& batches, zero::Wishes wishes);
-  // Takes the results that are still under way.
+  // Takes the results of all steps in progress.
   void finish();
-  // Between steps: the time in which nothing ran because the state was being copied.
+  // Between steps: adds the time in which no step ran because the state was being copied.
   void add_save(double ms) { saved_ms_ += ms; }
 
   int64_t steps() const { return collected_; }
-  // Of the last step whose results were taken.
+  // The last result that was taken.
   const zero::StepResult& result() const { return result_; }
-  // Between steps, when none is under way.
+  // Between steps, when none is in progress.
   LoopState state() const;
   void restore(const LoopState& state);
-  // The summary of the steps of a run.
+  // Adds the summary of the steps of a run.
   void add_to(report::RunSummary& summary) const;
   // What would make the run faster (troubles.h), on rank 0; empty on others.
   std::string advice(size_t memory_limit) const {
@@ -50,7 +50,7 @@ class StepLoop {
   struct UnderWay {
     zero::StepControl control;
     double wait_ms = 0;
-    bool saving = false;  // of some rank
+    bool saving = false;  // on some rank
   };
 
   void collect();
@@ -65,9 +65,9 @@ class StepLoop {
   const data::Loader& loader_;
   report::Reporter* reporter_;
   LossWatch watch_;
-  std::optional<report::TroubleWatch> troubles_;  // where there is a reporter
+  std::optional<report::TroubleWatch> troubles_;  // if there is a reporter
   zero::RankTimes spent_;                         // on the step collected last
-  double saved_ms_ = 0;                           // since then
+  double saved_ms_ = 0;                           // since that step
   std::optional<config::LossScaler> scaler_;
   bool late_ = false;
   std::deque<UnderWay> under_way_;
@@ -75,7 +75,7 @@ class StepLoop {
   int64_t tokens_ = 0, inputs_ = 0;
   zero::StepResult result_;
   double loss_ = 0, seconds_ = 0, wait_s_ = 0;
-  // Steps of this process, and their time once caches, clocks and graphs have settled.
+  // Steps of this process, and their time after warm-up of caches, clocks and graphs.
   static constexpr int64_t kWarmUp = 3;
   int64_t here_ = 0;
   double steady_s_ = 0;

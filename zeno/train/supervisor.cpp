@@ -24,7 +24,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The signals that a supervisor waits for, kept from it until it asks.
+// The signals that a supervisor waits for; they are blocked in the meantime.
 class SignalSet {
  public:
   SignalSet() {
@@ -32,7 +32,7 @@ class SignalSet {
     for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD}) sigaddset(&set_, signal);
     struct sigaction hang_up {};
     sigaction(SIGHUP, nullptr, &hang_up);
-    if (hang_up.sa_handler != SIG_IGN) sigaddset(&set_, SIGHUP);  // under nohup the run outlives the terminal
+    if (hang_up.sa_handler != SIG_IGN) sigaddset(&set_, SIGHUP);  // with nohup the run outlives the terminal
     sigprocmask(SIG_BLOCK, &set_, &before_);
   }
   ~SignalSet() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
@@ -60,12 +60,13 @@ bool asks_to_stop(int signal) {
   return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGUSR1;
 }
 
-// In the child: becomes the program, or tells `failed` why not. Only calls that are allowed after fork().
+// In the child: executes the program, or writes the error to `failed`. Uses only calls that are allowed after
+// fork().
 [[noreturn]] void become(const char* file, char* const* words, pid_t parent, int death_signal, int failed) {
   prctl(PR_SET_PDEATHSIG, death_signal);
-  if (getppid() != parent) _exit(exit_code(ErrorKind::peer));  // it died before it could be followed
-  // A group of its own: what a terminal or a launcher sends to the group goes to the supervisor, which passes
-  // it on once. Nothing to read, so that no read can stop it in the background.
+  if (getppid() != parent) _exit(exit_code(ErrorKind::peer));  // the parent died before it could be watched
+  // A process group of its own: signals that a terminal or launcher sends to a group go to the supervisor,
+  // which passes them on once. It gets no input, so that no read can stop it in the background.
   setpgid(0, 0);
   if (const int null = open("/dev/null", O_RDONLY); null >= 0) dup2(null, STDIN_FILENO);
   sigset_t none;
@@ -145,7 +146,7 @@ int Supervisor::run() {
     const int pid = start(options_.arguments(restart, *look.output));
     say(LogLevel::info, fmt::format("[supervisor] the run is process {}", pid));
     ChildEnd end = wait_for(pid, signals.set());
-    if (gave_up_) kill(-pid, SIGKILL);  // what a launcher has left behind
+    if (gave_up_) kill(-pid, SIGKILL);  // processes that a launcher has left behind
     if (gave_up_ && end.exit_code != 0) return kSaveDeadlineExit;
     if (end.signal == 0 && end.exit_code == exit_code(ErrorKind::io)) return end_without_look(end, policy);
     look = look_at_output(signals.set());
@@ -162,7 +163,7 @@ int Supervisor::run() {
   }
 }
 
-// A disk has failed the run, which is not restarted then: it may be the one to look at.
+// A disk has failed the run. It is not restarted: looking for its output might hang on the same disk.
 int Supervisor::end_without_look(const ChildEnd& end, RestartPolicy& policy) const {
   if (asked_ != 0) return end_asked(end);
   const std::string text = policy.after(end, std::nullopt).text;
@@ -170,7 +171,7 @@ int Supervisor::end_without_look(const ChildEnd& end, RestartPolicy& policy) con
   return end.exit_code;
 }
 
-// Of a run that was asked to stop.
+// The exit code of a run that was requested to stop.
 int Supervisor::end_asked(const ChildEnd& end) const {
   const int code = exit_code_of(end);
   if (code != 0)
@@ -180,7 +181,7 @@ int Supervisor::end_asked(const ChildEnd& end) const {
   return code;
 }
 
-// Launchers and scripts around them have been seen to end with 0 after their ranks died.
+// Some launchers, and scripts around them, end with 0 after their ranks died.
 int Supervisor::exit_code_of(const ChildEnd& end) const {
   if (end.exit_code == 0 && end.done) return 0;
   if (gave_up_) return kSaveDeadlineExit;
@@ -191,7 +192,7 @@ void Supervisor::say(LogLevel level, const std::string& text) const {
   constexpr auto kMoment = std::chrono::seconds(2);
   try {
     finishes_within(kMoment, [=] { log_line(level, text); });
-  } catch (const Error&) {  // no more threads here
+  } catch (const Error&) {  // no thread could be started
     log_line(level, text);
   }
 }
@@ -221,7 +222,7 @@ Supervisor::Look Supervisor::look_at_output(const sigset_t& signals) {
                                     std::chrono::duration<double>(options_.disk_deadline).count())};
 }
 
-// While there is no run to pass signals on to, they are remembered. True: asked to stop waiting.
+// Handles signals while there is no run to pass them on to. Returns true at the second request to stop.
 bool Supervisor::asked_again(const sigset_t& signals) {
   constexpr timespec kAtOnce{0, 0};
   const int signal = sigtimedwait(&signals, nullptr, &kAtOnce);
@@ -243,7 +244,7 @@ int Supervisor::start(const std::vector<std::string>& arguments) {
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid == 0) {
-    // A launcher has processes to end, perhaps on other machines: SIGTERM leaves it the time.
+    // A launcher has to end its processes, perhaps on other machines; SIGTERM gives it time for that.
     become(launched ? words[0] : "/proc/self/exe", words.data(), parent, launched ? SIGTERM : SIGKILL,
            failed[1]);
   }
@@ -262,12 +263,12 @@ int Supervisor::start(const std::vector<std::string>& arguments) {
 ProcessStat stat_of(int pid) {
   std::string text;
   std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), text);
-  const size_t name_end = text.rfind(") ");  // the name may hold anything
+  const size_t name_end = text.rfind(") ");  // the name may contain any characters
   if (name_end == std::string::npos) return {};
   const std::string_view fields = std::string_view(text).substr(name_end + 2);
   constexpr unsigned kExiting = 4;  // PF_EXITING
   char state = 0;
-  unsigned flags = 0;  // proc(5): the seventh field from here, and the exit status is the last
+  unsigned flags = 0;  // proc(5): flags are the seventh field from here, the exit status is the last
   std::sscanf(fields.data(), "%c %*d %*d %*d %*d %*d %u", &state, &flags);
   const int exit_status = std::atoi(fields.data() + fields.rfind(' ') + 1);
   return {state, state == 'Z' || (flags & kExiting) != 0, exit_status};
@@ -290,7 +291,7 @@ ChildEnd Supervisor::wait_for(int pid, const sigset_t& signals) {
   int status = 0, seconds_left_behind = 0, seconds_kept = 0;
   while (waitpid(pid, &status, WNOHANG) != pid) {
     const int signal = sigtimedwait(&signals, nullptr, &kSecond);
-    // mpirun has been seen to wait for ever after a rank died while it was connecting.
+    // mpirun may wait forever after a rank died while it was connecting.
     seconds_left_behind = signal < 0 && only_zombies_left(pid) ? seconds_left_behind + 1 : 0;
     if (seconds_left_behind == kPatience) {
       say(LogLevel::warning,
@@ -298,10 +299,10 @@ ChildEnd Supervisor::wait_for(int pid, const sigset_t& signals) {
                       options_.launcher.empty() ? "the run" : options_.launcher[0]));
       kill(-pid, SIGKILL);
     }
-    if (signal == SIGUSR2) kill(pid, SIGUSR2);  // a wish for a checkpoint; launchers pass it on
+    if (signal == SIGUSR2) kill(pid, SIGUSR2);  // a request for a checkpoint; launchers pass it on
     if (asks_to_stop(signal)) pass_on(signal, pid);
     if (save_until_ && Clock::now() >= *save_until_) give_up_saving(pid);
-    // A thread that hangs in a dead disk may keep a process that has ended otherwise.
+    // A thread that hangs on a dead disk may keep a process that has otherwise ended.
     seconds_kept = signal < 0 && stat_of(pid).ended ? seconds_kept + 1 : 0;
     if (seconds_kept < kPatience) continue;
     say(LogLevel::warning,
@@ -312,7 +313,7 @@ ChildEnd Supervisor::wait_for(int pid, const sigset_t& signals) {
   }
   const auto lasted = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
   ChildEnd end{0, WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), lasted};
-  // Launchers and shells tell a signal this way.
+  // Launchers and shells report a signal this way.
   if (end.exit_code > 128 && end.exit_code < 128 + NSIG) end.signal = end.exit_code - 128;
   return end;
 }
@@ -329,12 +330,11 @@ bool Supervisor::counts(int signal) {
 
 void Supervisor::pass_on(int signal, int pid) {
   if (signal == SIGUSR1) return ask_to_stop(signal, pid);
-  if (!counts(signal) || save_until_) return;  // while the clock runs, saving has its time
+  if (!counts(signal) || save_until_) return;  // while the clock runs, saving gets its time
   const bool launched = !options_.launcher.empty();
   if (signals_ == 1) {
-    // Ranks have clocks of their own, but SIGUSR1, which is all that those behind a launcher get, starts
-    // none.
-    constexpr auto kForTheRun = std::chrono::seconds(5);  // to end by itself
+    // Ranks have their own clocks, but behind a launcher they get only SIGUSR1, which starts none.
+    constexpr auto kForTheRun = std::chrono::seconds(5);  // for the run to end by itself
     if (options_.save_deadline.count() > 0)
       save_until_ = last_signal_ + options_.save_deadline + (launched ? std::chrono::seconds(0) : kForTheRun);
     ask_to_stop(signal, pid);
@@ -346,7 +346,7 @@ void Supervisor::pass_on(int signal, int pid) {
 
 void Supervisor::ask_to_stop(int signal, int pid) {
   const bool launched = !options_.launcher.empty();
-  kill(pid, launched ? SIGUSR1 : signal);  // launchers pass this one on to the ranks, and die of the others
+  kill(pid, launched ? SIGUSR1 : signal);  // launchers pass SIGUSR1 on to the ranks; others would kill them
   const bool kills = signal != SIGUSR1 && !save_until_;
   asked_ = signal;
   say(LogLevel::info, fmt::format("[supervisor] SIG{}: asked the run to stop{}", sigabbrev_np(signal),
@@ -359,7 +359,7 @@ void Supervisor::give_up_saving(int pid) {
     say(LogLevel::warning,
         "[supervisor] --save-deadline: time ran out before everything was saved; resume from the newest "
         "complete checkpoint with --resume auto");
-  kill(gave_up_ ? -pid : pid, gave_up_ ? SIGKILL : SIGTERM);  // the launcher may have others to end first
+  kill(gave_up_ ? -pid : pid, gave_up_ ? SIGKILL : SIGTERM);  // a launcher may have to end its ranks first
   gave_up_ = true;
   save_until_ = Clock::now() + kLauncherEnds;
 }

@@ -1,9 +1,9 @@
 // Starts a run as a separate process and restarts it if it dies: from the newest checkpoint, up to N times,
-// and never for an error that would only come again.
+// and never for an error that would only occur again.
 //
-// RestartPolicy decides and is pure; Supervisor does the process handling. While Supervisor::run() is under
-// way the process has no other threads, and its handling of SIGINT, SIGTERM, SIGUSR1, SIGUSR2 and SIGCHLD is
-// the supervisor's.
+// RestartPolicy decides and is pure; Supervisor does the process handling. During Supervisor::run() the
+// process must have no other threads, and the supervisor handles SIGINT, SIGTERM, SIGUSR1, SIGUSR2 and
+// SIGCHLD.
 #pragma once
 
 #include <signal.h>
@@ -23,7 +23,7 @@ namespace zeno::train {
 
 // How a process ended.
 struct ChildEnd {
-  int signal = 0;     // that killed it; 0: it ended by itself
+  int signal = 0;     // the signal that killed it; 0: it exited
   int exit_code = 0;  // 128 + signal when it was killed
   std::chrono::milliseconds lasted{};
   bool done = true;  // everything was saved
@@ -31,17 +31,17 @@ struct ChildEnd {
 
 class RestartPolicy {
  public:
-  // Deaths in a row without a newer checkpoint after which another start would be no use.
+  // After this many deaths in a row without a newer checkpoint, another start would be useless.
   static constexpr int kFruitless = 3;
 
-  // `step`: of the newest checkpoint before the first start, if there is one.
+  // `step`: the newest checkpoint before the first start, if there is one.
   RestartPolicy(int64_t max_restarts, std::optional<int64_t> step) : max_(max_restarts), step_(step) {}
 
   struct Verdict {
     bool restart = false;
-    std::string text;  // what happened and what follows; empty when the run ended well
+    std::string text;  // what happened and what is done about it; empty if the run ended well
   };
-  // `step`: of the newest checkpoint now.
+  // `step`: the newest checkpoint now.
   Verdict after(const ChildEnd& end, std::optional<int64_t> step);
 
  private:
@@ -51,33 +51,32 @@ class RestartPolicy {
   int fruitless_ = 0;
 };
 
-// Words of a command line: split at spaces, with '...' and "..." to keep them. Error(usage) for an open
-// quote.
+// The words of a command line, split at spaces outside '...' and "...". Error(usage) for an open quote.
 std::vector<std::string> split_words(std::string_view text);
 
-// A process as the system shows it; no state when there is none.
+// A process in /proc; no state if there is no such process.
 struct ProcessStat {
   char state = 0;
-  bool ended = false;   // it is a zombie, or on its way out, in which a dead disk may hold it
-  int exit_status = 0;  // then, as waitpid() would give it
+  bool ended = false;   // it is a zombie, or exiting, where a dead disk may block it
+  int exit_status = 0;  // if it has ended, as waitpid() would give it
 };
 ProcessStat stat_of(int pid);
 
-// Has the process children, all of which have ended without its taking notice?
+// Whether the process has children, all of which have ended without being waited for.
 bool only_zombies_left(int pid);
 
 class Supervisor {
  public:
   struct Output {
-    std::optional<int64_t> newest_step;  // of the checkpoints that are whole
-    bool done = false;                   // the run that was started last has saved everything
+    std::optional<int64_t> newest_step;  // the newest intact checkpoint
+    bool done = false;                   // the last run has saved everything
   };
   struct Options {
-    std::vector<std::string> launcher;  // words before the command; empty: none
-    // Arguments of this program for the first start or a restart, given what is on the disk.
+    std::vector<std::string> launcher;  // words to put before the command
+    // The arguments of this program for the first start or a restart, given what is on the disk.
     std::function<std::vector<std::string>(bool restart, const Output& output)> arguments;
-    // What the run has left on the disk. Called on another thread, which is abandoned if it hangs, and called
-    // again after an Error(io), which may be temporary.
+    // Looks for what the run has left on the disk. Called on another thread, which is abandoned if it hangs,
+    // and called again after an Error(io), which may be temporary.
     std::function<Output()> output;
     int64_t max_restarts = 0;
     std::chrono::seconds save_deadline{0};             // after a signal to stop; 0: none
@@ -86,9 +85,10 @@ class Supervisor {
   explicit Supervisor(Options options) : options_(std::move(options)) {}
 
   // Returns the run's exit code, or 6 if that is 0 although the run is not done: some launchers lose exit
-  // codes. The first SIGINT, SIGTERM or SIGHUP asks the run to stop, one that comes more than a second later
-  // kills it, unless --save-deadline says when it has to end; SIGUSR1 only asks. After any of them it is not
-  // restarted, or not started: 128 + signal. SIGUSR2 is passed on. The run dies with this process.
+  // codes. The first SIGINT, SIGTERM or SIGHUP requests the run to stop; another one more than a second later
+  // kills it, unless --save-deadline says when it has to end. SIGUSR1 only requests a stop. After any of
+  // these the run is not restarted; if it was not running, the exit code is 128 + signal. SIGUSR2 is passed
+  // on. The run dies with this process.
   int run();
 
  private:
@@ -103,20 +103,20 @@ class Supervisor {
   void give_up_saving(int pid);
   struct Look {
     std::optional<Output> output;
-    std::string problem;  // why there is none
+    std::string problem;  // why there is no output
     ErrorKind kind = ErrorKind::io;
   };
   Look look_at_output(const sigset_t& signals);
   bool asked_again(const sigset_t& signals);
-  // Not held up by a log on a disk that does not respond.
+  // Logs without waiting for a disk that does not respond.
   void say(LogLevel level, const std::string& text) const;
 
   Options options_;
-  int asked_ = 0;    // the signal that asked the run to stop
-  int signals_ = 0;  // those that count
+  int asked_ = 0;    // the signal that requested the run to stop
+  int signals_ = 0;  // number of signals that count
   std::chrono::steady_clock::time_point last_signal_{};
-  std::optional<std::chrono::steady_clock::time_point> save_until_;  // then the run is ended
-  bool gave_up_ = false;                                             // it was asked to, at least
+  std::optional<std::chrono::steady_clock::time_point> save_until_;  // when the run is ended
+  bool gave_up_ = false;                                             // it was sent a signal to end, at least
 };
 
 }  // namespace zeno::train

@@ -22,7 +22,7 @@
 namespace zeno::train {
 namespace {
 
-// Adam and AdamW keep the same ones.
+// Adam and AdamW have the same moments.
 std::string moments_of(config::OptimizerKind kind) {
   switch (kind) {
     case config::OptimizerKind::sgd:
@@ -44,7 +44,7 @@ std::string time_now() {
   return {text, std::strftime(text, sizeof(text), "%Y-%m-%d %H:%M", &local)};
 }
 
-// What the report says before the first step.
+// The contents of the report before the first step.
 report::ReportData report_head(const RunSetup& setup, const RunEngine& run, int ranks) {
   const config::TrainConfig& config = setup.parsed.config;
   report::ReportData data;
@@ -68,7 +68,7 @@ std::string adapter_text(const RunEngine& run, const model::ModelConfig& model) 
                                     model::linear_modules(run.engine->units().params), "");
 }
 
-// The weights are loaded, and all memory is taken.
+// Loads the weights and allocates all memory.
 RunEngine engine_of(const RunSetup& setup, comm::World& world) {
   const config::TrainConfig& config = setup.parsed.config;
   RunEngine run = make_engine(config, setup.model, setup.seq_len, world);
@@ -114,7 +114,7 @@ Trainer::Trainer(config::ParsedConfig config, comm::World& world, std::unique_pt
         engine_, world);
   }
   if (world.rank() == 0) check_output_room(config_.run, engine_, saver_.bytes());
-  agreed_.stop = summary_.stopped_early = stopping_.give_up();  // a run that goes on may have ended already
+  agreed_.stop = summary_.stopped_early = stopping_.give_up();  // a resumed run may have ended early already
   if (done())
     log_info("[resume] the run was complete after step {}: nothing is left to train", resumed_.loop.steps);
   if (setup_.clock) setup_.clock->begin();
@@ -152,7 +152,7 @@ std::optional<report::EvalRecord> Trainer::evaluate() {
   record->epoch = setup_.data.train().epochs_after(step_);
   summary_.last_eval = record;
   if (reporter_) reporter_->evaluation(*record);
-  // What was there before the first step is no result of the run.
+  // The model before the first step is not a result of the run.
   const bool best = step_ > 0 && stopping_.add({step_, record->loss, record->token_accuracy});
   if (best && config_.eval.keep_best) save_best();
   summary_.stopped_early = stopping_.give_up() && step_ < setup_.steps;
@@ -160,8 +160,8 @@ std::optional<report::EvalRecord> Trainer::evaluate() {
   return record;
 }
 
-// Somebody has put a file of this name into the output folder, or has sent a signal. Rank 0 speaks for all:
-// launchers send the signal to every process, but not at the same time.
+// Whether the file SAVE is in the output folder or a signal was sent. Rank 0 decides for all: launchers send
+// the signal to every process, but not at the same time.
 bool Trainer::save_requested() const {
   if (world_.rank() > 0) return false;
   const bool signal = Interrupt::take_save_request();
@@ -169,7 +169,7 @@ bool Trainer::save_requested() const {
   return checkpoints_ && (signal || sees_save_request());
 }
 
-// A disk that cannot say now is asked again after the next step.
+// If the disk gives an error, it is checked again after the next step.
 bool Trainer::sees_save_request() const {
   if (ignores_save_file_) return false;
   try {
@@ -210,7 +210,7 @@ RunState Trainer::run_state(const LoopState& loop) const {
           .optimizer = moments_of(config_.optimizer.kind)};
 }
 
-// An interrupted run that writes no checkpoints leaves its state there.
+// An interrupted run that writes no checkpoints leaves its state in memory.
 bool Trainer::stays_in_memory() const { return summary_.interrupted && !checkpoints_; }
 
 void Trainer::save_if_due() {
@@ -226,7 +226,7 @@ void Trainer::save() {
   take_state(true, false);
 }
 
-// A checkpoint on the disk, a snapshot in memory, or both from one copy of the state.
+// Saves a checkpoint to disk, a snapshot to memory, or both from one copy of the state.
 void Trainer::take_state(bool disk, bool memory) {
   if (!disk && !memory) return;
   loop_.finish();
@@ -250,7 +250,7 @@ bool Trainer::save_checkpoint(const std::string& run) {
   return started;
 }
 
-// A disk that is full now may not be later: training goes on.
+// Training continues if this fails: a disk that is full now may have room later.
 void Trainer::save_best() {
   const std::string problem = try_save_model(config_.run.out);
   if (!problem.empty() && world_.rank() == 0)
@@ -265,7 +265,7 @@ void Trainer::save_model(const Path& folder) {
   require(problem.empty(), ErrorKind::io, "{}", problem);
 }
 
-// What has gone wrong with the disk, the same on all ranks; empty: nothing.
+// Returns the error of the disk, the same on all ranks; empty if there was none.
 std::string Trainer::try_save_model(const Path& folder) {
   std::string problem = saver_.save(folder);
   try {
@@ -279,7 +279,8 @@ std::string Trainer::try_save_model(const Path& folder) {
   return problem;
 }
 
-// A template that is not the folder's own goes along: the result is to be asked as it was trained.
+// Saves a chat template that is not from the model folder too, so that the result is prompted as it was
+// trained.
 void Trainer::write_template(const Path& folder) const {
   if (config_.data.chat_template.empty()) return;
   const data::ChatTemplate used = data::ChatTemplate::open(config_.run.model, config_.data.chat_template);
@@ -290,7 +291,8 @@ void Trainer::note(report::ReportEvent::Kind kind, const std::string& text) {
   if (reporter_) reporter_->note(step_, kind, text);
 }
 
-// With --keep-best the folder holds the best already; what an interrupted run came to is kept beside it.
+// With --keep-best the folder holds the best model already; the last model of an interrupted run is saved
+// beside it.
 void Trainer::save_result() {
   const bool has_best = config_.eval.keep_best && summary_.saved_step > 0;
   if (!has_best) return save_model(config_.run.out);
@@ -319,13 +321,13 @@ report::RunSummary Trainer::finish() {
   summary_.out = config_.run.out;
   summary_.best = stopping_.best();
   note_end();
-  // Whoever asked the run to stop may not wait long: the checkpoint goes first.
+  // The checkpoint goes first: there may be little time after a request to stop.
   const std::string unsaved = checkpoints_ ? checkpoints_->finish() : "";
   summary_.weights_hash = engine_.weights_hash();
   save_result();
   finish_reports();
   peers_.finish(stays_in_memory() || !unsaved.empty());
-  // Last: whatever becomes of these, the model is saved.
+  // Last, because by now the model is saved whatever happened to these.
   require(unsaved.empty(), ErrorKind::io, "{}; the model is in {}", unsaved, config_.run.out);
   if (!config_.run.trace.empty()) report::write_step_trace(config_.run.trace, engine_, world_);
   if (world_.rank() == 0 && !config_.run.done_file.empty()) replace_file(config_.run.done_file, "");

@@ -1,8 +1,8 @@
-// A training run: model folder and data in, losses on the way, model folder out. train() is the whole of it;
-// a Trainer is one rank's part, to be stepped.
+// A training run: reads a model folder and data, reports losses, writes a model folder. train() is a whole
+// run; a Trainer is one rank's part of it, which the caller can step.
 //
-// All ranks make the same calls in the same order: those that do something are collective. Thread rule: one
-// thread per trainer.
+// All calls except accessors are collective: all ranks make the same calls in the same order. Thread rule:
+// one thread per trainer.
 #pragma once
 
 #include <functional>
@@ -29,44 +29,48 @@ namespace zeno::train {
 
 class Trainer {
  public:
-  // Settles what the config leaves open, loads the weights and, where the config says so, resumes. Rank 0
-  // leaves the lock on the output folder in `lock`, which must outlive the world: other ranks may still write
-  // when this one has failed.
+  // Decides what the config leaves open (run_setup.h), loads the weights and resumes if the config says so.
+  // Rank 0 leaves the lock on the output folder in `lock`, which must outlive the world: other ranks may
+  // still write after this one has failed.
   Trainer(config::ParsedConfig config, comm::World& world, std::unique_ptr<const FolderLock>& lock);
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // All steps are done, an evaluation has ended the run early, or a signal asked to stop (interrupt.h).
+  // True when all steps are done, an evaluation has ended the run early, or a signal requested a stop
+  // (interrupt.h).
   bool done() const { return agreed_.stop || step_ >= setup_.steps; }
-  // One optimizer step; not when done(). Throws Error(data) after too many bad ones (--max-bad-steps).
+  // One optimizer step. Must not be called when done(). Throws Error(data) after too many bad steps
+  // (--max-bad-steps).
   void step();
-  // Over the evaluation data, which must be there. The result counts for early stopping and the best model.
-  // Nothing when a signal asked to stop.
+  // Evaluates on the evaluation data, which the config must have. The result counts for early stopping and
+  // the best model. Returns nothing if a signal requested a stop.
   std::optional<report::EvalRecord> evaluate();
-  // Begins to write a checkpoint while training goes on. Needs room that is taken at the start: Error(usage)
-  // in a run without --save-every.
+  // Begins to write a checkpoint while training continues. This needs memory that is reserved at the start:
+  // Error(usage) in a run without --save-every.
   void save();
-  // What the config asks for after this step, or before the first: an evaluation; a checkpoint, a peer
+  // What is due by the config after this step, or before the first: an evaluation; a checkpoint or a peer
   // snapshot.
   void evaluate_if_due();
   void save_if_due();
-  // The model as it is now, as a Hugging Face folder or an adapter. Error(io).
+  // Writes the current model as a Hugging Face folder, or its adapter as a PEFT folder. Error(io) if that
+  // fails.
   void save_model(const Path& folder);
-  // The end of every run that went well, done() or not: waits for checkpoints and writes the result and the
-  // reports. Nothing but the accessors may be called afterwards. All ranks return the same.
+  // Ends a run that went well, done() or not: waits for checkpoints and writes the result and the reports.
+  // Only accessors may be called afterwards. All ranks return the same.
   report::RunSummary finish();
 
-  int64_t steps() const { return step_; }  // of the run, those before a resume included
+  int64_t steps() const { return step_; }  // including those before a resume
   int64_t planned_steps() const { return setup_.steps; }
-  // Of the last step on a CPU. A GPU is one step ahead of the host, so there it is that of the step before.
+  // The result of the last step on a CPU, of the step before it on a GPU, which runs one step ahead of the
+  // host.
   const zero::StepResult& result() const { return loop_.result(); }
-  const config::ParsedConfig& config() const { return setup_.parsed; }  // nothing is open in it
+  const config::ParsedConfig& config() const { return setup_.parsed; }  // with everything decided
   zero::Engine& engine() { return engine_; }
 
  private:
   bool evaluates_after(int64_t step) const;
   bool saves_after(int64_t step) const;
-  // What is asked for from outside, by a signal or a file.
+  // Requests from outside, by a signal or a file.
   Path save_request() const { return Path(config_.run.out) / "SAVE"; }
   bool save_requested() const;
   bool sees_save_request() const;
@@ -90,14 +94,14 @@ class Trainer {
   const config::TrainConfig& config_ = setup_.parsed.config;
   RunEngine run_;
   zero::Engine& engine_ = *run_.engine;
-  std::string adapter_;     // what it is like, as text; empty: the whole model is trained
-  int64_t evaluated_ = -1;  // the last step that was
+  std::string adapter_;     // a description; empty: the whole model is trained
+  int64_t evaluated_ = -1;  // the last evaluated step
   bool ignores_save_file_ = false;
   EarlyStopping stopping_;
   report::RunSummary summary_;
-  RunState resumed_;  // all zeros in a run from the start
+  RunState resumed_;  // all zeros if the run was not resumed
   int64_t step_;
-  zero::Wishes agreed_;  // by all ranks, with the last step
+  zero::Wishes agreed_;  // by all ranks, in the last step
   std::unique_ptr<report::Reporter> reporter_;
   StepLoop loop_;
   ModelSaver saver_;
@@ -106,12 +110,11 @@ class Trainer {
   data::Prefetcher batches_;
 };
 
-// What a run is without a loop of one's own: all steps, and what is due after each.
+// The default loop: all steps, and what is due after each.
 void train_to_end(Trainer& trainer);
 
-// Starts the ranks a config asks for (launch.h), and on each makes a trainer, runs `loop` and finishes. While
-// it runs, Ctrl-C, SIGTERM and SIGUSR1 end the run after the step under way, and the model is saved
-// (interrupt.h).
+// Starts the ranks of a config (launch.h); each makes a trainer, runs `loop` and calls finish(). Meanwhile
+// Ctrl-C, SIGTERM and SIGUSR1 end the run after the current step, and the model is saved (interrupt.h).
 report::RunSummary train(config::ParsedConfig parsed,
                          const std::function<void(Trainer&)>& loop = train_to_end);
 

@@ -20,7 +20,7 @@
 namespace zeno::zero {
 namespace {
 
-constexpr int kInputArrays = 4;  // tokens, targets, positions, valid_rows; and doc_start of whole sequences
+constexpr int kInputArrays = 4;  // tokens, targets, positions, valid_rows; doc_start is extra
 
 // The key of each micro-batch's noise, before the arrays.
 size_t noise_bytes(const Policy& policy) {
@@ -32,7 +32,7 @@ size_t input_bytes(const Policy& policy, nn::BatchShape shape) {
   return noise_bytes(policy) + sizeof(int32_t) * size_t(values * policy.micro_batches);
 }
 
-// A document starts with every sequence and wherever doc_start moves.
+// A document starts at every sequence and wherever doc_start changes.
 int64_t count_documents(std::span<const int32_t> doc_start, int64_t seq) {
   int64_t count = 0;
   for (size_t i = 0; i < doc_start.size(); ++i) {
@@ -46,8 +46,9 @@ size_t library_bytes(Device::Kind kind) {
   return memory.context + memory.later;
 }
 
-// Where slices of a reduction between GPUs wait to be summed (comm makes it at the first one). Threads that
-// can read each other's memory do without; they are counted all the same, because a plan cannot know.
+// The staging where slices of a reduction between GPUs wait to be summed; comm allocates it at the first
+// reduction. Threads that can read each other's memory need none, but a plan cannot know that, so it is
+// always counted.
 size_t comm_bytes(Device::Kind kind, const comm::Mesh& mesh, const Program& program) {
   if (kind != Device::Kind::cuda || mesh.ranks() == 1) return 0;
   std::set<comm::Axes> groups;
@@ -57,7 +58,7 @@ size_t comm_bytes(Device::Kind kind, const comm::Mesh& mesh, const Program& prog
   return std::max<size_t>(1, groups.size()) * comm::WorldOptions{}.device_staging_bytes;
 }
 
-// Everything a rank will hold, through one piece of code for plan and run.
+// Books everything a rank will hold, for plan and run alike.
 void book_all(const ExecutorParts& parts, Ledger& ledger) {
   parts.store.book(ledger);
   book_executor(parts, ledger);
@@ -76,8 +77,8 @@ nn::BatchShape shape_of(const EngineOptions& options) {
   shape.fp8 = options.policy.fp8;
   shape.context = options.mesh.size(comm::Axis::context);
   const bool bf16_on_gpu = shape.device == Device::Kind::cuda && options.policy.compute == DType::bf16;
-  // With one rank: a collective beside such a product holds a processor that its tiles would wait for. What
-  // is to have the same bits at every world size has the same kernels.
+  // Only with one rank: a concurrent collective would occupy a multiprocessor that tiles of the fused matmul
+  // wait for. Reproducible runs use the same kernels at every world size, so they do not fuse.
   shape.fused_swiglu = bf16_on_gpu && options.mesh.ranks() == 1 && !options.policy.reproducible;
   require(!shape.fp8 || bf16_on_gpu, ErrorKind::usage,
           "[engine] fp8 matmuls: got {} on a {}, expected bf16 on a GPU; use --device cuda --dtype bf16, or "
@@ -127,7 +128,7 @@ int64_t elements_updated(const UnitTable& units) {
   return sum;
 }
 
-// What left the device is not copied once more, unless somebody is to keep copies.
+// Offloaded states are not copied again, unless the caller keeps copies.
 Snapshot::Mode snapshot_mode(const EngineOptions& options, const UnitTable& units) {
   const auto any = [&](auto&& where) { return std::ranges::any_of(units.chunks, where, &StateChunk::tier); };
   const bool away = any([](Tier tier) { return tier != Tier::device; });
@@ -263,17 +264,17 @@ Engine::Engine(nn::LayerList model, const EngineOptions& options, comm::World& w
 }
 
 Engine::~Engine() {
-  if (snapshot_) snapshot_->release();  // updates that nobody will wait for any more
+  if (snapshot_) snapshot_->release();  // frees updates that are still held
 }
 
-// With a step, the batches get noise of their own: a function of (seed, step, logical id), so that it is the
-// same on every world size that cuts the global batch into the same micro-batches.
+// With a step number, each batch gets its own noise: a function of (seed, step, logical id), so that it is
+// the same at every world size that cuts the global batch into the same micro-batches.
 void Engine::upload(std::span<const MicroBatch> batches, std::optional<int64_t> step) {
   const int64_t rows = shape_.rows();
   step_.batches.clear();
   const size_t slot = size_t(submitted_++ % Executor::kDepth);
   std::byte* host = input_slots_.data() + slot * inputs_.bytes();
-  uploaded_[slot].synchronize();  // its last step has read it
+  uploaded_[slot].synchronize();  // the last step that used this slot has read it
   size_t at = noise_bytes(policy_);
   const auto put_noise = [&](size_t id) {
     const uint64_t logical = uint64_t(data_place()) * batches.size() + id;
@@ -307,8 +308,8 @@ void Engine::upload(std::span<const MicroBatch> batches, std::optional<int64_t> 
   uploaded_[slot].record(executor_->compute());
 }
 
-// Ranks tell each other how many tokens count, so that the loss can be normalised before backward, how many
-// embedding rows each will send, whether they want to go on, and how they spent their time.
+// Ranks tell each other how many valid tokens they have, so that the loss can be normalised before backward,
+// how many embedding rows each will send, what they request, and how they spent the last step.
 Wishes Engine::agree_on_batch(std::span<const MicroBatch> batches, const StepControl& control) {
   struct Told {
     int64_t valid = 0, rows = 0, inputs = 0;
@@ -334,7 +335,7 @@ Wishes Engine::agree_on_batch(std::span<const MicroBatch> batches, const StepCon
   for (int rank = 0; rank < world_.size(); ++rank) {
     Told theirs;
     std::memcpy(&theirs, all[size_t(rank)].data(), sizeof(theirs));
-    // Ranks that see the same tokens count once.
+    // Ranks that see the same tokens are counted once.
     if (mesh_.first(rank, comm::kAllAxes - comm::kDataAxes) == rank) {
       step_.valid_tokens += theirs.valid;
       agreed_inputs_ += theirs.inputs;

@@ -20,7 +20,7 @@
 namespace zeno::zero {
 namespace {
 
-// From any address.
+// `from` may be unaligned.
 void to_floats(const std::byte* from, DType dtype, std::span<float> out) {
   dispatch_float(dtype, [&]<class T>() {
     for (size_t i = 0; i < out.size(); ++i) {
@@ -31,7 +31,7 @@ void to_floats(const std::byte* from, DType dtype, std::span<float> out) {
   });
 }
 
-// Floats become values of 16 bits, at the beginning of their memory.
+// Converts floats to 16-bit values in place, at the beginning of their memory.
 void narrow(StoredValues& values, DType dtype) {
   constexpr size_t kAtOnce = 1024;
   const size_t total = size_t(values.count());
@@ -48,7 +48,7 @@ void narrow(StoredValues& values, DType dtype) {
   });
 }
 
-// Trained ones are copies of masters; frozen ones are rounded as PyTorch rounds them.
+// Trained parameters are copies of masters; frozen ones are rounded as PyTorch rounds.
 void from_floats(std::span<const float> values, bool trained, DType dtype, std::byte* to) {
   dispatch_float(dtype, [&]<class T>() {
     T* out = reinterpret_cast<T*>(to);
@@ -58,7 +58,7 @@ void from_floats(std::span<const float> values, bool trained, DType dtype, std::
 
 StateRole role_of(State state) { return state == State::first_moment ? StateRole::m : StateRole::v; }
 
-// Four bits have no code for anything else, and one such value would spoil its block.
+// NF4 has no code for values that are not finite, and one such value would ruin its block.
 void require_finite(const nn::Parameter& param, int64_t begin, std::span<const float> values) {
   for (size_t i = 0; i < values.size(); ++i) {
     require(std::isfinite(values[i]), ErrorKind::data,
@@ -67,8 +67,8 @@ void require_finite(const nn::Parameter& param, int64_t begin, std::span<const f
   }
 }
 
-// Hash of up to kFlatAlign floats at a given place in the table: the place is part of it, so that sums of
-// block hashes do not depend on who hashed what.
+// Hash of up to kFlatAlign floats at a given place in the table: the place is part of the hash, so that sums
+// of block hashes do not depend on the sharding.
 uint64_t block_hash(int param, int64_t block, std::span<const float> values) {
   uint64_t h = mix64(mix64(uint64_t(param)) ^ uint64_t(block));
   for (float value : values) h = mix64(h ^ std::bit_cast<uint32_t>(value));
@@ -84,8 +84,8 @@ std::vector<Engine::Run> Engine::runs(int param, int64_t begin, int64_t end, int
   const int64_t offset = group.layout.tensors()[place.tensor].offset;
   std::vector<Run> result;
   const auto add = [&](const Partition::Piece& piece) {
-    // Elements; a multiple of kFlatAlign and kNf4Cell, so that hashed blocks and cells stay whole.
-    // Runs end where extents of checkpoints do: none is read twice.
+    // Elements; a multiple of kFlatAlign and kNf4Cell, so that hashed blocks and cells stay whole. Runs end
+    // where extents of checkpoints do, so that none is read twice.
     constexpr int64_t kMost = 1 << 20;
     for (int64_t done = 0; done < piece.count;) {
       const int64_t first = piece.full + done - offset;
@@ -103,20 +103,21 @@ std::vector<Engine::Run> Engine::runs(int param, int64_t begin, int64_t end, int
   return result;
 }
 
-// Trained parameters are fresh where their optimizer states are; the step's gathers bring them to the others.
+// Trained parameters are up to date on the ranks that have their optimizer states; the step's gathers bring
+// them to the others.
 std::vector<Engine::Run> Engine::written_runs(int param, int64_t begin, int64_t end) const {
   const Group& group = units_.groups[size_t(units_.places[size_t(param)].group)];
   if (!group.here) return {};
   return runs(param, begin, end, world_.rank(), group.trainable ? group.optimizer : group.params);
 }
 
-// Each rank has others, whatever it keeps.
+// Every rank has different runs, even if all ranks keep everything.
 std::vector<Engine::Run> Engine::saved_runs(int param, int64_t begin, int64_t end, int rank) const {
   if (!saved_by(rank, units_.places[size_t(param)].group)) return {};
   return runs(param, begin, end, rank, comm::kDataAxes);
 }
 
-// What cells decode to, in the type that layers see. The run may start within a cell.
+// The decoded values, in the dtype that layers see. The run may start within a cell.
 std::vector<float> Engine::fetch_nf4(int group, const Run& run) {
   const int64_t skip = run.piece.full % kNf4Cell;
   const Partition::Piece piece{run.piece.full - skip, run.piece.shard - skip, run.count + skip};
@@ -167,7 +168,7 @@ void Engine::put(State state, int group, const Partition::Piece& piece, std::spa
   store_.put(state, group, piece, bytes.data(), executor_->compute());
 }
 
-// While one run is put in its place the next ones are read.
+// Reads the next runs while one is being written.
 template <class Put>
 void Engine::read_ahead(const std::vector<std::pair<int, Run>>& all, const ValueReader& read,
                         const Put& put) {
@@ -275,7 +276,7 @@ void Engine::place(const StateRun& run, int64_t begin, StoredValues values) {
     put(State::param, group, piece, values);
 }
 
-// The common cases need no other memory.
+// The common cases need no additional memory.
 void Engine::put(State state, int group, const Partition::Piece& piece, StoredValues& values) {
   const DType kept = store_.dtype(state);
   if (kept != values.dtype && values.dtype == DType::f32 && is_float(kept)) narrow(values, kept);
@@ -287,7 +288,7 @@ void Engine::put(State state, int group, const Partition::Piece& piece, StoredVa
 
 void Engine::take_snapshot() {
   ensure(snapshot_.has_value(), "[engine] there is no room for a snapshot");
-  store_.flush();  // what was loaded or written, and no step has used yet
+  store_.flush();  // values that were loaded or written since the last step
   executor_->settle_on(*snapshot_stream_);
   snapshot_->copy(*snapshot_stream_);
   snapshot_taken_.record(*snapshot_stream_);

@@ -23,14 +23,14 @@ size_t scratch_bytes(const ExecutorParts& parts) {
 size_t sums_bytes(const ExecutorParts& parts) { return sizeof(StepSums) * size_t(parts.mesh.ranks() + 1); }
 size_t losses_bytes(const ExecutorParts& parts) { return sizeof(float) * size_t(tokens(parts)); }
 size_t hits_bytes(const ExecutorParts& parts) { return sizeof(int32_t) * size_t(tokens(parts)); }
-// Training and evaluation take turns in the same memory.
+// Training and evaluation use the same memory in turn.
 size_t pool_bytes(const ExecutorParts& parts, Tier tier, int purpose) {
   return std::max(parts.program.pool_bytes[size_t(tier)][size_t(purpose)],
                   parts.evaluation.pool_bytes[size_t(tier)][size_t(purpose)]);
 }
 constexpr std::array kMemoryTiers{Tier::device, Tier::host};
 
-// What a chunk has of a piece, by the places its states have.
+// The part of a piece that is in a chunk, by the places of the chunk's states.
 Partition::Piece within(const StateChunk& chunk, const Partition::Piece& piece, bool whole) {
   const int64_t first = whole ? piece.full : piece.shard;
   const int64_t from = std::max(first, chunk.begin),
@@ -38,13 +38,13 @@ Partition::Piece within(const StateChunk& chunk, const Partition::Piece& piece, 
   return {piece.full + from - first, piece.shard + from - first, std::max<int64_t>(0, to - from)};
 }
 
-// The owned pieces of a chunk, cut where weight decay changes. Padding belongs to the run before it: it is
-// zero everywhere and stays so.
+// The owned pieces of a chunk, cut where weight decay changes. Padding belongs to the run before it, because
+// it is zero in all states and stays zero.
 template <class Run>
 std::vector<Run> make_update_runs(const UnitTable& units, const StateStore& store, const StateChunk& chunk,
                                   bool whole) {
   std::vector<Run> runs;
-  // Where each parameter begins in the whole model, however it is grouped and sharded.
+  // Where each parameter begins in the whole model, independent of groups and shards.
   std::vector<int64_t> first(units.params.size() + 1, 0);
   for (size_t p = 0; p < units.params.size(); ++p)
     first[p + 1] = first[p] + round_up(units.params[p].count(), kFlatAlign);
@@ -77,7 +77,8 @@ std::vector<Run> make_update_runs(const UnitTable& units, const StateStore& stor
 bool uses(const ExecutorParts& parts, int lane) {
   return parts.program.uses(Lane(lane)) || parts.evaluation.uses(Lane(lane));
 }
-// Lanes that may have more to queue than a GPU takes at once, and none of the model's computation.
+// Lanes that move states: they may queue more operations than a GPU accepts at once, and run none of the
+// model's computation.
 bool brings_states(Lane lane) {
   constexpr std::array kLanesOfStates{Lane::read,  Lane::fetch, Lane::update, Lane::store,
                                       Lane::write, Lane::grads, Lane::host,   Lane::publish};
@@ -89,7 +90,7 @@ int lanes_in_use(const ExecutorParts& parts) {
   return count;
 }
 
-// One for each lane and group that the programs name, in an order that all ranks share.
+// Makes a communicator for each lane and group that the programs name, in the same order on all ranks.
 std::map<CommUse, std::unique_ptr<comm::Communicator>> make_communicators(const ExecutorParts& parts,
                                                                           comm::World& world) {
   std::map<CommUse, std::unique_ptr<comm::Communicator>> communicators;
@@ -171,7 +172,7 @@ Executor::Executor(const ExecutorParts& parts, comm::World& world, Ledger& ledge
   constant_end_ = size_t(std::ranges::find_if(list, &Instruction::is<Norm>) - list.begin());
 }
 
-// The disk's lanes are the host's own, whatever the device, and stay near it.
+// Lanes of the disk run on the host, whatever the device, and stay near that device.
 void Executor::add_lane(Lane lane) {
   const bool on_host = lane == Lane::read || lane == Lane::write || lane == Lane::host;
   StreamOptions options{.device = on_host ? Device{} : parts_.device,
@@ -224,8 +225,8 @@ StepOutcome Executor::wait() {
     }
   };
   attempt([&] {
-    // Errors of communication on a GPU have no stream to travel on: they are asked for, also at the end,
-    // because an aborted collective ends like one that is done.
+    // Streams of a GPU do not carry errors of communication, so poll for them. Poll at the end too, because
+    // an aborted collective ends like a successful one.
     const auto ask = [&] {
       for (const auto& [use, communicator] : communicators_) communicator->poll();
     };
@@ -238,7 +239,7 @@ StepOutcome Executor::wait() {
     ask();
   });
   attempt([&] { progress_.rethrow(); });
-  // Errors of CPU lanes are found at the lanes themselves.
+  // CPU lanes carry their own errors.
   for (Lane lane : kLanesOfSteps) {
     if (waited_ == launched_ && streams_[size_t(lane)])
       attempt([&] { lane_ends_[size_t(lane)].synchronize(); });

@@ -1,11 +1,11 @@
 // Runs a step program: every instruction goes to the stream of its lane, after the events it waits for. Knows
-// nothing of stages, accumulation or recompute; what an instruction means is said in instruction.h.
+// nothing of stages, accumulation or recompute; instruction.h says what each instruction means.
 //
-// Owns the streams, the communicators and the passing memory (regions); the state between steps belongs to
+// Owns the streams, the communicators and the temporary memory (regions); the state between steps belongs to
 // the StateStore. Steps may be launched ahead: the next one starts on the device when this one is done there.
 // With one rank on a GPU and one lane, the part of a step that does not depend on the step's numbers is
-// recorded as a graph when two steps in a row look the same, and replayed from then on. Thread rule: one
-// rank, one thread; lanes that bring states have threads of their own to queue them (executor_launch.cpp).
+// recorded as a CUDA graph when two steps in a row are the same, and replayed from then on. Thread rule: one
+// thread per rank; lanes that move states are queued by threads of their own (executor_launch.cpp).
 #pragma once
 
 #include <array>
@@ -31,17 +31,17 @@
 
 namespace zeno::zero {
 
-// Values of one step; everything else is in the program.
+// The values that differ from step to step; everything else is in the program.
 struct StepInputs {
   OptimizerHyper hyper;
   double loss_scale = 1;
   double clip = 0;
-  int64_t valid_tokens = 0;        // of the whole global batch
-  bool continues = false;          // evaluation: the sums of the step before are added to
+  int64_t valid_tokens = 0;        // of the global batch
+  bool continues = false;          // evaluation: adds to the sums of the step before
   std::vector<nn::Batch> batches;  // views into the step's inputs, one per micro-batch
 };
 
-// What an executor works on; all of it outlives the executor.
+// What an executor works on; all of it must outlive the executor.
 struct ExecutorParts {
   const nn::LayerList& model;
   const UnitTable& units;
@@ -52,13 +52,14 @@ struct ExecutorParts {
   comm::Mesh mesh;
   int threads = 1;  // of the compute stream on a CPU
   Device device;
-  Timing timing = Timing::none;  // of every step rules out graphs
+  Timing timing = Timing::none;  // Timing every step rules out graphs
 };
 
-// Memory of the host for states: on a CPU, other ranks read it as they read the device's; for a GPU, pinned.
+// Host memory for states. For a GPU it is pinned; on a CPU other ranks can read it, like memory of the
+// device.
 Allocator host_allocator(comm::World& world, Device device);
 
-// Books what an Executor takes when it is made: regions, sums, losses, scratch of the streams.
+// Books what an Executor allocates: regions, sums, losses, scratch of the streams.
 void book_executor(const ExecutorParts& parts, Ledger& ledger);
 
 class Executor {
@@ -75,43 +76,46 @@ class Executor {
   // Queues one step. `inputs` is read during the call only; what its views point to must stay until the step
   // is done.
   void launch(const StepInputs& inputs);
-  // The same with the evaluation program, whose outcome is that of all steps since one that did not continue.
+  // The same with the evaluation program. The outcome covers all steps since the last one without
+  // `continues`, that one included.
   void launch_evaluation(const StepInputs& inputs);
-  // Somebody is reading the state: the updates of later steps wait for `event`, and are queued after
-  // `until_read` has returned.
+  // The state is being read: updates of later steps wait for `event`, and are queued after `until_read` has
+  // returned.
   void hold_updates(const Event& event, std::function<void()> until_read) {
     state_read_ = event;
     until_read_ = std::move(until_read);
   }
-  // Waits for the oldest step that was not waited for, and returns what came out. Throws the first error of
-  // any lane; one of a lane that brings states may come as late as the next launch or settle.
+  // Waits for the oldest step that was not waited for and returns its outcome. Throws the first error of any
+  // lane; an error of a lane that moves states may come as late as the next launch() or settle().
   StepOutcome wait();
 
   StreamRef compute() const { return stream(Lane::compute); }
-  // Blocks until every lane is idle: the state is that after all steps launched. Throws the first error.
+  // Blocks until every lane is idle, so that the state is that after all launched steps. Throws the first
+  // error.
   void settle() const;
   // The same for what is queued on `stream` later.
   void settle_on(StreamRef stream) const;
-  // Memory that passes between instructions.
+  // Calls body with each pool of regions in this tier.
   template <class Body>
   void for_pools(Tier tier, const Body& body) const {
     for (const Buffer& pool : pools_[size_t(tier)]) body(pool);
   }
   comm::Traffic traffic() const;
-  // Of the last step that was timed by instruction, once all steps were waited for; empty: none was.
+  // Times of the last step that was timed by instruction, empty if none was. All steps must have been waited
+  // for.
   std::vector<InstructionTime> times() const;
-  // Where the compute lane's time went in the step waited for last; none when that was not timed.
+  // How the compute lane spent the step waited for last; nothing if it was not timed.
   std::optional<StepTimes> step_times() const { return step_times_; }
-  // For how long it stood still for each instruction, over the timed steps so far, in milliseconds.
+  // How long it was idle for each instruction, over the timed steps so far, in milliseconds.
   std::span<const double> waited_for() const { return clock_.waited_for(); }
   SparseRows& sparse_rows() { return sparse_rows_; }
 
  private:
   void add_lane(Lane lane);
   StreamRef stream(Lane lane) const { return *streams_[size_t(lane)]; }
-  // A step that is being queued.
+  // A step being queued.
   struct Step {
-    int64_t number = 0;    // among those launched
+    int64_t number = 0;    // counts launched steps
     bool carries = false;  // follows one of the same program
     int marks = StepClock::kNone;
     std::shared_ptr<const StepInputs> inputs;
@@ -120,11 +124,11 @@ class Executor {
   Step start_step(const Program& program, const StepInputs& inputs);
   void guard(const std::function<void()>& body);
   void queue(const Step& step, size_t begin, size_t end);
-  void post(Lane lane, std::function<void()> task);  // to the thread that queues the lane
+  void post(Lane lane, std::function<void()> task);  // on the thread that queues the lane
   bool queue_lanes(const Step& step, size_t begin, size_t end, const std::function<bool(Lane)>& mine);
   void hold(const Event& event);
   void finish_step(const Step& step);
-  // Until every lane of the first `steps` steps has been queued; drain: of all that were launched.
+  // Waits until every lane of the first `steps` steps has been queued.
   void await_queues(int64_t steps) const;
   void drain() const { await_queues(launched_); }
   bool replayable(const Step& step);
@@ -135,7 +139,7 @@ class Executor {
   StepOutcome* outcome() const { return reinterpret_cast<StepOutcome*>(outcome_.data()); }
 
   void dispatch(const Instruction& in, StreamRef stream, const Step& step);
-  // An instruction's turn on its stream.
+  // The run of one instruction on its stream.
   struct Turn {
     const Instruction& in;
     StreamRef stream;
@@ -170,7 +174,7 @@ class Executor {
   void run(const Update& op, const Turn& turn);
   void run(const Finish& op, const Turn& turn);
   void publish(const Fetch& op, StreamRef stream);
-  // What a move between device and host copies: body(device, host, bytes) for each stretch.
+  // Calls body(device, host, bytes) for each range that a move between device and host copies.
   template <class Body>
   void for_stretches(const Payload& payload, RegionId on_device, RegionId on_host, const Body& body) const;
   size_t chunk_offset(State state, int chunk, const Partition::Piece& piece) const;
@@ -198,21 +202,21 @@ class Executor {
   int lanes_ = 0;  // in use
   StepClock clock_;
   std::optional<StepTimes> step_times_;
-  // Of the lanes in use. After what queued work writes to: drained first.
+  // For the lanes in use. Declared after what queued work writes to, so that they are drained first.
   std::array<std::optional<Stream>, kLanes> streams_;
   size_t length_;  // of the longer program
-  // By instruction, of the last steps: a thread that queues a lane may be a step behind, and waits for the
-  // events of the step before that.
+  // Events by instruction, for the last steps: a thread that queues a lane may be a step behind, and waits
+  // for events of the step before that.
   static constexpr int kEventSets = 3;
   std::array<std::vector<Event>, kEventSets> events_;
-  // The step is over when these are; those that bring states away may go on meanwhile.
+  // A step is over when these lanes are done with it; lanes that store states may still be running.
   static constexpr std::array kLanesOfSteps{Lane::compute, Lane::gather, Lane::reduce, Lane::joint};
   std::array<Event, kLanes> lane_ends_;  // of these, in the last step
   std::array<Event, kDepth> step_ends_;
   Event state_read_;
   std::function<void()> until_read_;
   int64_t launched_ = 0, waited_ = 0;
-  size_t constant_end_ = 0;  // instructions before it do not depend on learning rate, clip or loss scale
+  size_t constant_end_ = 0;  // instructions before it do not depend on learning rate, clipping or loss scale
   Graph graph_;
   std::vector<double> graph_key_;  // what the recorded (or last) step depended on
   // Runs of each chunk's owned elements that share one weight decay.
@@ -223,7 +227,7 @@ class Executor {
   };
   std::vector<std::vector<UpdateRun>> update_runs_;
   LaneProgress progress_;
-  // The threads of lanes that bring states. Last: they use everything else.
+  // The threads that queue lanes that move states. Last, because they use everything else.
   std::array<std::optional<Stream>, kLanes> queues_;
 };
 

@@ -1,4 +1,4 @@
-// What instructions do that communicate.
+// Runs the instructions that communicate.
 #include <utility>
 
 #include "zeno/kernels/elementwise.h"
@@ -7,7 +7,7 @@
 
 namespace zeno::zero {
 
-// Into the places of this rank's parts among the cells of all.
+// Encodes into the places of this rank's parts among the cells of all ranks.
 void Executor::run(const Encode& op, const Turn& turn) {
   const Group& group = parts_.units.groups[size_t(op.group)];
   const DType compute = parts_.policy.compute;
@@ -30,7 +30,7 @@ void Executor::run(const Gather& op, const Turn& turn) {
   const auto at = [&](RegionId id) {
     return id != kNoRegion ? region(id) : parts_.store.data(State::param, range.group);
   };
-  // Storage has this rank's part of every chunk, one behind the other; a region has the chunks whole.
+  // Storage has this rank's part of every chunk, one after the other; a region has whole chunks.
   const bool in_shard = range.region == kNoRegion && !group.params.empty();
   std::vector<comm::Part> parts;
   for (int c = range.first; c < range.first + range.count; ++c) {
@@ -45,8 +45,8 @@ void Executor::run(const Gather& op, const Turn& turn) {
   communicator(op).all_gather(turn.stream, parts, DType::u8, parts_.units.unit_names[size_t(turn.in.unit)]);
 }
 
-// Where a piece of a chunk is: in the whole gradients, which the chunks' region or the storage has, or in
-// what this rank keeps of them.
+// Where a piece of a chunk is: in the full gradients, in the chunks' region or the storage, or in this rank's
+// part of them.
 std::byte* Executor::grads_at(const ChunkRange& range, const Partition::Chunk& chunk,
                               const Partition::Piece& piece, bool whole) const {
   const Group& group = parts_.units.groups[size_t(range.group)];
@@ -103,7 +103,7 @@ void Executor::run(const Reduce& op, const Turn& turn) {
   for (const auto& [coded, target] : back) cast(turn.stream, coded, target);
 }
 
-// Slices are exchanged as cells, and each rank sums those that came to it.
+// Ranks exchange slices as cells, and each sums those that it received.
 void Executor::run_coded(const Reduce& op, const Turn& turn) {
   const DType grad = parts_.policy.grad;
   std::byte *coded = region(op.wire), *arrived = region(op.arrived);
@@ -172,7 +172,7 @@ void Executor::run(const ReduceRows& op, const Turn& turn) {
   sparse_rows_.reduce(turn.stream, communicator(op), table, parts_.units.unit_names[size_t(turn.in.unit)]);
 }
 
-// Each sequence is a part of its own: what arrives of it is in one piece.
+// Each sequence is a part of the all_to_all, so that what arrives of it is contiguous.
 void Executor::run(const Exchange& op, const Turn& turn) {
   const auto [send, recv] =
       parts_.model.layers[size_t(turn.in.unit)]->joint({.shape = parts_.shape,

@@ -1,7 +1,7 @@
-// How a step gets onto the streams. The lanes that compute and communicate are queued by the caller, each
-// lane that brings states by a thread of its own: it has hundreds of copies, a GPU takes 1021 operations per
-// stream (copies, kernels, timed marks, written words; H200, driver 580), and whoever queues one more is held
-// up until the link has moved one. The computation of the next step must not wait for that.
+// Queues a step on the streams. The calling thread queues the lanes that compute and communicate. Each lane
+// that moves states has a thread that queues it: it has hundreds of copies, a GPU accepts 1021 operations per
+// stream (copies, kernels, timed marks, written words; H200, driver 580), and the thread that queues one more
+// blocks until the link has moved one. The computation of the next step must not wait for that.
 #include <algorithm>
 #include <bit>
 
@@ -11,12 +11,12 @@
 namespace zeno::zero {
 namespace {
 
-// What the recorded part of a step depends on, besides the program.
+// What the recorded part of a step depends on besides the program.
 std::vector<double> graph_key(const StepInputs& inputs) {
   std::vector<double> key{inputs.loss_scale / double(std::max<int64_t>(1, inputs.valid_tokens))};
   for (const nn::Batch& batch : inputs.batches) {
     key.push_back(double(batch.valid_count));
-    // Attention plans are made for powers of two, and others where nobody counts documents.
+    // Attention plans are made for powers of two of documents, and separate ones for batches without a count.
     key.push_back(batch.documents == 0 ? 0 : double(std::bit_ceil(uint64_t(batch.documents))));
   }
   return key;
@@ -30,7 +30,7 @@ Executor::Step Executor::start_step(const Program& program, const StepInputs& in
          launched_ - waited_, kDepth);
   const Step step{launched_, running_ == &program, StepClock::kNone, std::make_shared<StepInputs>(inputs)};
   if (step.carries) {
-    // Nobody is left who waits for the events that this step records anew.
+    // After this, no thread waits for the events that this step records again.
     await_queues(step.number - 1);
     return step;
   }
@@ -42,7 +42,7 @@ Executor::Step Executor::start_step(const Program& program, const StepInputs& in
   return step;
 }
 
-// A step that was queued in part is no step: nothing can be launched after it.
+// After a step that was queued only in part, nothing can be launched.
 void Executor::guard(const std::function<void()>& body) {
   try {
     body();
@@ -80,7 +80,7 @@ void Executor::launch_evaluation(const StepInputs& inputs) {
   });
 }
 
-// Records the constant part when a step looks like the one before, so that a run whose steps all differ never
+// Records the constant part when a step is like the previous one, so that a run whose steps all differ never
 // pays for recording.
 bool Executor::replayable(const Step& step) {
   if (parts_.mesh.ranks() > 1 || lanes_ > 1 || parts_.timing == Timing::every ||
@@ -121,7 +121,7 @@ void Executor::post(Lane lane, std::function<void()> task) {
   });
 }
 
-// False: a thread that queues has failed.
+// Returns false if a thread that queues has failed.
 bool Executor::queue_lanes(const Step& step, size_t begin, size_t end,
                            const std::function<bool(Lane)>& mine) {
   const std::vector<Instruction>& list = running_->instructions;
@@ -153,7 +153,7 @@ bool Executor::queue_lanes(const Step& step, size_t begin, size_t end,
   return true;
 }
 
-// Lanes that write states go no further before `event`.
+// Lanes that write states wait for `event`.
 void Executor::hold(const Event& event) {
   for (Lane lane : {Lane::compute, Lane::update, Lane::store, Lane::write, Lane::host}) {
     if (!streams_[size_t(lane)]) continue;

@@ -36,7 +36,7 @@ std::byte* Executor::whole_grads(const Binding& binding) const {
   return binding.region != kNoRegion ? region(binding.region) : parts_.store.data(State::grad, binding.group);
 }
 
-// The gradients of a group that this rank updates: one behind the other in a region, or where they are kept.
+// The gradients of a group that this rank updates: one after the other in a region, or where they are kept.
 std::vector<Tensor> Executor::owned_grads(int group, RegionId id) const {
   std::vector<Tensor> pieces;
   std::byte* next = id != kNoRegion ? region(id) : nullptr;
@@ -48,7 +48,7 @@ std::vector<Tensor> Executor::owned_grads(int group, RegionId id) const {
   return pieces;
 }
 
-// Views of a layer's tensors in its own order; empty where the instruction binds nothing (frozen, not
+// Views of a layer's tensors in the layer's order; empty where the instruction binds nothing (frozen, not
 // needed).
 std::vector<Tensor> Executor::views(int layer, const std::vector<Binding>& bindings, State state) const {
   std::vector<Tensor> tensors;
@@ -140,7 +140,7 @@ void Executor::run(const Backward& op, const Turn& turn) {
 void Executor::run(const Loss& op, const Turn& turn) {
   const StepInputs& inputs = turn.inputs();
   const std::vector<Tensor> params = views(turn.in.unit, op.params, State::param);
-  std::vector<Tensor> grads;  // none at all: evaluation
+  std::vector<Tensor> grads;  // empty in an evaluation
   if (running_->trains) grads = views(turn.in.unit, op.grads.groups, State::grad);
   const int64_t rows = parts_.shape.rows();
   const size_t first = size_t(turn.in.micro_batch * rows);
@@ -172,7 +172,7 @@ void Executor::run(const SumLosses&, const Turn& turn) {
 
 void Executor::run(const Scan& op, const Turn& turn) {
   const Group& group = parts_.units.groups[op.group];
-  // Gradients that several ranks keep are the same there: each scans its share of them.
+  // Where several ranks keep the same gradients, each scans its share of them.
   for (const Partition::Piece& piece : group.partition.pieces(rank_, comm::kDataAxes)) {
     grad_scan(turn.stream,
               {parts_.store.at(State::grad, op.group, piece), parts_.policy.grad, 1, piece.count},
@@ -185,7 +185,7 @@ void Executor::run(const Finish&, const Turn& turn) {
              sizeof(StepOutcome));
 }
 
-// Where a region that holds a chunk's elements has those of a piece.
+// Offset of a piece in a region that holds a chunk's elements.
 size_t Executor::chunk_offset(State state, int chunk, const Partition::Piece& piece) const {
   const StateChunk& c = parts_.units.chunks[size_t(chunk)];
   const bool whole = parts_.policy.optimizer.empty();
@@ -208,7 +208,7 @@ void Executor::run(const Update& op, const Turn& turn) {
         id != kNoRegion ? region(id) + chunk_offset(state, op.chunk, piece) : store.at(state, g, piece);
     return Tensor(data, store.dtype(state), 1, piece.count);
   };
-  // The CPU has the outcome where finish has handed it over.
+  // The CPU reads the outcome that Finish has copied to the host.
   const StepOutcome* decided = turn.in.lane == Lane::host ? result_slot(turn.step) : outcome();
   for (const UpdateRun& run : update_runs_[size_t(op.chunk)]) {
     OptimizerUpdate update{.hyper = turn.inputs().hyper,
@@ -235,12 +235,12 @@ void Executor::run(const GradsToHost& op, const Turn& turn) {
   }
 }
 
-// On a lane of the host: blocks it until the bytes are there.
+// Runs on a lane of the host, which it blocks until the bytes are read.
 void Executor::run(const Read& op, const Turn& turn) {
   const auto [kind, group, chunk] = op.payload;
   const StateStore* store = &parts_.store;
   std::byte* to = region(op.to);
-  // A group's parameters come chunk by chunk.
+  // A group's parameters are read chunk by chunk.
   if (kind == Moved::params)
     to += store->bytes_of(State::param, group, parts_.units.chunks[size_t(chunk)].begin);
   turn.stream.launch(
@@ -290,7 +290,7 @@ void Executor::run(const Store& op, const Turn& turn) {
   });
 }
 
-// Parameters that the CPU made go to where they are kept.
+// Copies parameters that the CPU made to where they are kept.
 void Executor::publish(const Fetch& op, StreamRef stream) {
   const auto [kind, group, chunk] = op.payload;
   for (const UpdateRun& run : update_runs_[size_t(chunk)]) {

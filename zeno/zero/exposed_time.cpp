@@ -31,7 +31,7 @@ ExposedTime::ExposedTime(const Program& program)
       consider(c);
       for (int wait : list[size_t(c)].waits) {  // an update waits for what was fetched for it
         consider(wait);
-        for (int first : list[size_t(wait)].waits)  // and that for what was read
+        for (int first : list[size_t(wait)].waits)  // and the fetch for what was read
           if (causes_[size_t(wait)] == Cause::link && causes_[size_t(first)] == Cause::disk) consider(first);
       }
     }
@@ -45,7 +45,7 @@ StepTimes ExposedTime::add(const Times& times) {
     if (program_.instructions[size_t(i)].lane != Lane::compute) continue;
     const InstructionTime time = times(i);
     if (time.start > time.ready) blame(i, time.ready, times);
-    // Without overlap, ranks talk on the compute lane itself.
+    // Without overlap, ranks communicate on the compute lane itself.
     if (causes_[size_t(i)] == Cause::communication) {
       charge(i, time.end - time.start);
     } else {
@@ -55,7 +55,8 @@ StepTimes ExposedTime::add(const Times& times) {
   return step_;
 }
 
-// What `i` may have waited for without leaving a time: lanes of the host beside a GPU, and the step before.
+// An instruction without known times that `i` may have waited for: on a lane of the host beside a GPU, or in
+// the step before.
 int ExposedTime::untold(int i, const Times& times) const {
   for (int wait : program_.instructions[size_t(i)].waits) {
     if (times(wait).end == 0) return wait;
@@ -63,8 +64,8 @@ int ExposedTime::untold(int i, const Times& times) const {
   return carried_[size_t(i)];
 }
 
-// Who ended last is to blame for the time until then, as far as it was at work; before that, whom it waited
-// for.
+// Charges the wait of `i` since `from`: to the instruction that ended last, for the time it was running;
+// before that, to what that one waited for, and so on.
 void ExposedTime::blame(int i, double from, const Times& times) {
   double until = times(i).start;
   while (until > from) {

@@ -13,7 +13,7 @@ constexpr int64_t kGivenUp = std::numeric_limits<int64_t>::max();
 void LaneProgress::reach(Lane lane, int64_t position) {
   std::atomic<int64_t>& mine = positions_[size_t(lane)];
   int64_t before = mine.load(std::memory_order_relaxed);
-  // Only give_up() writes beside the lane's own thread, and its word is the last.
+  // Besides the lane's own thread only give_up() writes, and nothing replaces what it wrote.
   while (before != kGivenUp && !mine.compare_exchange_weak(before, position, std::memory_order_release)) {
   }
   mine.notify_all();

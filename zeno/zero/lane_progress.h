@@ -1,6 +1,6 @@
-// How far the threads that queue the lanes of a program have come. A stream can be told to wait for an event
-// only once that event has been recorded, so whoever queues an instruction first waits here until those it
-// depends on have been queued. Positions of a lane only grow. Thread rule: any thread.
+// How far the threads that queue the lanes of a program have come. A stream can wait only for events that
+// have been recorded, so before a thread queues an instruction it waits here until those it depends on have
+// been queued. The position of a lane only grows. Thread rule: any thread.
 #pragma once
 
 #include <array>
@@ -16,12 +16,12 @@ namespace zeno::zero {
 class LaneProgress {
  public:
   void reach(Lane lane, int64_t position);
-  // Blocks until the lane is there; false: it will not come, all has been given up.
+  // Blocks until the lane has reached `position`. Returns false if give_up() was called.
   bool await(Lane lane, int64_t position) const;
-  // Wakes everybody. `why` of the first call is kept; null: nobody is to blame.
+  // Wakes all waiting threads. Keeps `why` of the first call; null: no error.
   void give_up(std::exception_ptr why);
   bool given_up() const;
-  // Throws why it was given up.
+  // Throws the `why` that was kept, if any.
   void rethrow() const;
 
  private:

@@ -12,7 +12,7 @@ void apply_stage(Policy& policy, int stage) {
   const comm::Axes states = policy.sharding == Sharding::in_groups ? comm::kShardAxes : comm::kDataAxes;
   const comm::Axes params = policy.sharding == Sharding::everywhere ? comm::kDataAxes : comm::kShardAxes;
   struct Preset {
-    bool params, grads, optimizer;  // are they sharded?
+    bool params, grads, optimizer;  // whether they are sharded
   };
   static constexpr std::array<Preset, kStages> kPresets{
       {{false, false, false}, {false, false, true}, {false, true, true}, {true, true, true}}};
@@ -34,7 +34,7 @@ Policy normalized(Policy policy, const comm::Mesh& mesh) {
           "[zero] parameters are sharded over {}, gradients over {} and optimizer states over {}, expected "
           "the axes of parameters and gradients among those of the optimizer states",
           describe(policy.params), describe(policy.grads), describe(policy.optimizer));
-  // A copy's own sums would be added to those of other copies in another order than ranks are.
+  // Sums inside each copy would be added across copies, which is another order than over all ranks.
   const bool copies = !policy.optimizer.empty() && policy.optimizer != mesh.needed(comm::kDataAxes);
   require(!policy.reproducible || !copies, ErrorKind::usage,
           "[zero] reproducible: got optimizer states that are sharded in groups of {} ranks, expected shards "

@@ -24,7 +24,7 @@ Snapshot::Snapshot(const UnitTable& units, const StateStore& store, int rank, in
   if (in_memory_ < pieces_.size()) lay_out_file(most);
 }
 
-// The states of a stretch lie together: on a disk they are one extent.
+// The states of a range are adjacent: on disk they are one extent.
 void Snapshot::add(int param, int rank, int64_t most, bool on_file) {
   const ParamPlace place = units_.places[size_t(param)];
   const Group& group = units_.groups[size_t(place.group)];
@@ -51,7 +51,7 @@ void Snapshot::add(int param, int rank, int64_t most, bool on_file) {
   }
 }
 
-// Is the piece on disk as a checkpoint has it, and in the file of no other rank?
+// Whether the piece is on disk as a checkpoint stores it, and in no other rank's file.
 bool Snapshot::in_file(State state, int group, const Partition::Piece& piece) const {
   const Partition& partition = units_.groups[size_t(group)].partition;
   const bool once = partition.shard(store_.axes(state, group)) == partition.shard(comm::kDataAxes);
@@ -60,14 +60,14 @@ bool Snapshot::in_file(State state, int group, const Partition::Piece& piece) co
   return stretch.tier == Tier::disk && store_.in_block(state, stretch.chunk);
 }
 
-// What lies where in the extents of the file, without gaps.
+// The layout of the file's extents, without gaps.
 void Snapshot::lay_out_file(int64_t most) {
   struct Mark {
     size_t offset = 0, bytes = 0;
     int piece = 0;
   };
   std::vector<std::vector<Mark>> marks(units_.chunks.size());
-  constexpr size_t kEntry = 192, kFill = 128;  // bytes in a header beside the name: more than it takes
+  constexpr size_t kEntry = 192, kFill = 128;  // bytes in a header besides the name, rounded up
   for (size_t i = in_memory_; i < pieces_.size(); ++i) {
     const auto stretch = store_.stretches(pieces_[i].state, places_[i].group, places_[i].piece).front();
     marks[size_t(stretch.chunk)].push_back({stretch.offset, stretch.bytes, int(i)});
@@ -84,7 +84,7 @@ void Snapshot::lay_out_file(int64_t most) {
       layout_.cuts[size_t(c)].push_back(at);
       at += bytes;
     };
-    // No longer than a piece may be: a reader takes it as one.
+    // Padding is no longer than a piece may be, because a reader takes it for one.
     const auto fill_up_to = [&](size_t end) {
       while (at < end) {
         add(-1, std::min(end - at, size_t(most)));
@@ -197,8 +197,8 @@ void Snapshot::await_copied(size_t end) {
   if (copied != copied_.end()) copied->done.synchronize();
 }
 
-// Split masters were copied as the rests of a piece, then its parameters. A piece is joined before anybody
-// sees any of it, and never changes again.
+// Split masters were copied as the rests of a piece, then its parameters. A piece is joined before any of it
+// is returned, and never changes again.
 void Snapshot::join_copied(size_t begin, size_t end) {
   if (begin == end) return;
   const std::scoped_lock lock(joining_);
@@ -216,12 +216,12 @@ void Snapshot::join_copied(size_t begin, size_t end) {
   }
 }
 
-// A stretch of a piece, from wherever it is kept.
+// Reads a range of a piece, from wherever it is kept.
 void Snapshot::read(size_t i, size_t skip, std::span<std::byte> out) {
   const Place& place = places_[i];
   const State state = pieces_[i].state;
   const int64_t size = int64_t(size_of(store_.value_dtype(state))), first = int64_t(skip) / size;
-  // Where types of several sizes stand side by side, a part of the image may begin or end within an element.
+  // An image with dtypes of several sizes may have parts that begin or end within an element.
   if (const size_t lead = skip % size_t(size); lead != 0 || out.size() % size_t(size) != 0) {
     std::vector<std::byte> whole(round_up(lead + out.size(), size_t(size)));
     read(i, skip - lead, whole);
@@ -236,7 +236,7 @@ void Snapshot::read(size_t i, size_t skip, std::span<std::byte> out) {
   read_bytes(state, place.group, piece, out.data());
 }
 
-// What cells are worth. A part of the image may begin within one.
+// Reads the decoded values of cells. A part of the image may begin within a cell.
 void Snapshot::read_cells(State state, int group, const Partition::Piece& piece, std::span<std::byte> out) {
   const int64_t skip = piece.full % kMomentCell;
   const Partition::Piece whole{piece.full - skip, piece.shard - skip, piece.count + skip};

@@ -1,14 +1,14 @@
-// One rank's masters and moments as they are after a step, as one image for whoever writes them away. Every
+// One rank's masters and moments after a step, as one image of bytes that can be written to a file. Every
 // element of the trainable state is in the snapshot of exactly one rank, whatever the sharding: where all
 // ranks keep everything, each takes its part.
 //
-// The image is a copy in host memory, taken at once, so that training can go on; or, where host memory and
-// disks hold the states already, or moments are kept in eight bits, it is read from there piece by piece as
-// it is written, and nobody may change them until release(). What is on disk as floats, once in all ranks
-// together, need not be read: the file itself can be given away, and training goes on in another. Owns its
-// memory, booked as host staging. copy() is async; whoever changes the state next must wait for it. Thread
-// rule: one thread, except part(), give_file() and release(), which one other thread may call after copy();
-// part() of a copied image several.
+// The image is a copy in host memory, taken at once, so that training can go on. Where states are offloaded,
+// or moments are kept in 8 bits, the image is instead streamed: read from the states piece by piece as it is
+// written, and the states must not change until release(). Floats on disk of which only one rank has a copy
+// need not be read: the file itself can be given away, and training goes on in another. Owns its memory,
+// which is booked as host staging. copy() is async; the next change of the state must wait for it. Thread
+// rule: one thread, except that one other thread may call part(), give_file() and release() after copy();
+// several threads may call part() of a copied image.
 #pragma once
 
 #include <condition_variable>
@@ -26,45 +26,45 @@ namespace zeno::zero {
 class Snapshot {
  public:
   enum class Mode { copied, streamed };
-  // A run of elements of one state of a parameter.
+  // Consecutive elements of one state of a parameter.
   struct Piece {
     State state = State::master;
     int param = 0;
     int64_t begin = 0, count = 0;  // elements of the parameter
   };
 
-  // Pieces of at most `most` elements, which end at multiples of `most` in their parameter.
+  // Pieces have at most `most` elements and end at multiples of `most` in their parameter.
   Snapshot(const UnitTable& units, const StateStore& store, int rank, int64_t most, Mode mode);
 
-  // In the order of the image. Those in the file that can be given away are the last.
+  // In the order of the image; pieces in the file that can be given away come last.
   const std::vector<Piece>& pieces() const { return pieces_; }
   size_t pieces_in_memory() const { return in_memory_; }
   size_t size() const { return size_; }  // of the image
 
-  // That file from layout().head on: a piece (an index), or what fills it up (-1).
+  // The contents of that file from layout().head on: a piece (its index) or padding (-1).
   struct FilePart {
     int piece = -1;
     size_t bytes = 0;
   };
   const std::vector<FilePart>& file_parts() const { return file_parts_; }
   const StateStore::DiskLayout& layout() const { return layout_; }
-  // Gives it to somebody in this folder, with the checksum of every part; empty where that cannot be. Blocks
-  // until the state is on the disk.
+  // Gives that file away, to be moved into this folder, with the checksum of every part; returns nothing if
+  // that is not possible. Blocks until the state is on the disk.
   std::optional<DiskStore::Given> give_file(const Path& folder);
 
-  // With room for `copies` more, which somebody else keeps.
+  // Books the memory, with room for `copies` further copies that the caller keeps.
   void book(Ledger& ledger, int copies = 0) const;
   void allocate(Ledger& ledger, Device device);
-  // The state as it is after everything queued on `stream`, which is then the snapshot's until release().
+  // Takes the state after everything queued on `stream`, which must stay valid until release().
   void copy(StreamRef stream);
-  // Blocks while the image is read from the states themselves. The host waits, no stream does: what is read
-  // from a GPU is queued later, and must not stand behind a wait for its own end.
+  // Blocks while a streamed image is being read. The host waits, not a stream: reads from a GPU are queued
+  // later, and behind such a wait they would wait for themselves.
   void await_release();
-  // Bytes [begin, end) of the image, at most kPart of them, in order of calls; blocks until they are there.
-  // They stay until the call after the next. Aligned to kDirectAlign when `begin` is.
+  // Bytes [begin, end) of the image, at most kPart of them, to be called in ascending order. Blocks until
+  // they are there; they stay valid until the call after the next. Aligned to kDirectAlign if `begin` is.
   static constexpr size_t kPart = size_t(8) << 20;
   std::span<const std::byte> part(size_t begin, size_t end);
-  // Nobody needs the image any more; may be called twice.
+  // The image is no longer needed. May be called twice.
   void release();
 
  private:
@@ -105,10 +105,10 @@ class Snapshot {
   };
   std::vector<Copied> copied_;
   std::mutex joining_;
-  std::vector<char> joined_;         // copied, by place: split masters are whole again
-  Event begun_;                      // streamed: the state is that of the snapshot
+  std::vector<char> joined_;         // copied, by place: whether split masters have been joined
+  Event begun_;                      // streamed: from here on the state is that of the snapshot
   int extent_chunk_ = -1;            // the chunk whose states are in memory
-  std::optional<StreamRef> stream_;  // streamed: for what is on a device
+  std::optional<StreamRef> stream_;  // streamed: for states on a device
   size_t turn_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -1,5 +1,5 @@
 // Row-sparse reduction of an embedding's gradient: ranks exchange only the rows that their tokens touched,
-// and each sums them in the same tree order as a dense reduction, so the bits are the same.
+// and each rank sums them in the tree order of a dense reduction, so the bits are the same.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace zeno::zero {
 
 class SparseRows {
  public:
-  // `tokens` is the most tokens a rank sees in a step.
+  // `tokens` is the largest number of tokens that a rank sees in a step.
   SparseRows(const UnitTable& units, const Policy& policy, int ranks, int64_t tokens);
 
   bool active() const { return capacity_ > 0; }
@@ -22,9 +22,9 @@ class SparseRows {
   size_t bytes() const { return (id_bytes() + row_bytes()) * size_t(ranks_ + 1); }
   void allocate(Ledger& ledger, const Allocator& allocator);
 
-  // The distinct rows this rank's tokens touch in the coming step; returns how many.
+  // Sets the rows that this rank's tokens touch in the coming step; returns the number of distinct rows.
   int64_t set_rows(std::span<const int32_t> tokens);
-  // How many rows each rank touches.
+  // Sets how many rows each rank touches.
   void set_counts(std::vector<int64_t> counts);
 
   // Sums `table` (a [V, C] gradient, zero outside touched rows) over ranks.
@@ -37,7 +37,7 @@ class SparseRows {
   int ranks_;
   DType dtype_;
   int64_t capacity_ = 0, cols_ = 0;  // rows a rank may send, width of a row
-  int64_t most_ = 0;                 // rows of the rank that has most
+  int64_t most_ = 0;                 // the most rows of any rank
   std::vector<int64_t> counts_;
   std::vector<int32_t> rows_;
   Buffer buffer_;  // own ids, all ids, own rows, all rows

@@ -10,13 +10,13 @@ namespace {
 
 double flops_of(const nn::LayerWork& work) { return work.forward.flops() + work.backward.flops(); }
 
-// Ends of stages of at most `limit` each, filled from the left; later ones may be left with less.
+// The ends of stages that cost at most `limit` each, filled from the left; later stages may get less.
 std::vector<int> fill(const std::vector<double>& costs, int count, double limit) {
   const int layers = int(costs.size());
   std::vector<int> ends;
   double sum = 0;
   for (int layer = 0; layer < layers; ++layer) {
-    const int open = count - int(ends.size());  // stages, the one that is being filled included
+    const int open = count - int(ends.size());  // stages left, including the one being filled
     const bool full = layer > 0 && (ends.empty() || ends.back() < layer) &&
                       (sum + costs[size_t(layer)] > limit || layers - layer == open - 1);
     if (full && open > 1) {
@@ -49,7 +49,7 @@ std::vector<Stage> cut_stages(const nn::LayerList& model, nn::BatchShape shape, 
   const int layers = int(costs.size());
   require(count <= layers, ErrorKind::usage,
           "[pipeline] --pipe: got {} stages, expected at most {}, the layers of the model", count, layers);
-  // Every limit that fits is at least the mean; halving finds the lowest to one part in 2^40.
+  // Every limit that fits is at least the mean; bisection finds the lowest to one part in 2^40.
   double low = std::accumulate(costs.begin(), costs.end(), 0.0) / count, high = low * count;
   std::vector<int> ends = fill(costs, count, high);
   constexpr int kHalvings = 40;

@@ -1,4 +1,4 @@
-// The cut of a model's layers into the stages of a pipeline: each has some layers in a row, the last one the
+// Cuts a model's layers into the stages of a pipeline: each stage has consecutive layers, the last one the
 // loss as well.
 #pragma once
 
@@ -10,15 +10,15 @@ namespace zeno::zero {
 
 struct Stage {
   int index = 0, count = 1;
-  int first = 0, end = 0;  // its layers; the loss counts as the one after all others
+  int first = 0, end = 0;  // its layers [first, end); the loss counts as the layer after all others
 
   bool has(int layer) const { return layer >= first && layer < end; }
   bool is_first() const { return index == 0; }
   bool is_last() const { return index + 1 == count; }
 };
 
-// So that the slowest stage takes as little time as possible, by the FLOPs of the layers. Error(usage) when
-// there are more stages than layers.
+// Minimises the time of the slowest stage, estimated from the FLOPs of the layers. Error(usage) when there
+// are more stages than layers.
 std::vector<Stage> cut_stages(const nn::LayerList& model, nn::BatchShape shape, DType compute, int count);
 
 }  // namespace zeno::zero

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::array kAllStates{State::param, State::grad, State::master, State::first_moment,
                                 State::second_moment};
-// Cells leave an odd end; what follows them starts as well aligned as elsewhere.
+// The size of cells may be odd; this aligns what follows them.
 constexpr size_t kSlotAlign = 128;
 
 Purpose purpose_of(State state) {
@@ -84,7 +84,7 @@ void StateStore::place_chunk(int c) {
   const size_t block = block_bytes(c);
   if (chunk.tier != Tier::disk || block == 0) return;
   add_extent(OnDisk::states);
-  // An extent is whole pages.
+  // An extent is made of whole pages.
   take(Tier::disk, State::master, extent_bytes(OnDisk::states, c) - block);
 }
 
@@ -96,7 +96,7 @@ size_t StateStore::take(Tier tier, State state, size_t bytes) {
   return offset;
 }
 
-// Masters and parameters are the same thing where neither has to be brought to the other.
+// Masters and parameters are the same memory if they have one dtype and parameters do not move for use.
 bool StateStore::aliased(int group) const {
   return policy_.compute == policy_.states && !units_.groups[group].moves;
 }
@@ -227,7 +227,7 @@ std::byte* StateStore::home(State state, int chunk) const {
   return (on_host ? host_ : device_)[size_t(state)].data() + offsets_[size_t(state)][size_t(chunk)];
 }
 
-// All chunks of a group but the last are of one size.
+// All chunks of a group except the last have the same size.
 int StateStore::chunk_of(int group, int64_t index) const {
   const int first = units_.first_chunk[size_t(group)];
   return first + int(index / units_.chunks[size_t(first)].count);

@@ -6,13 +6,13 @@
 namespace zeno::zero {
 namespace {
 
-// Marks of a set: where the compute lane begins and ends the step, then three for each instruction.
+// The marks of a set: the begin and the end of the step on the compute lane, then three for each instruction.
 constexpr size_t kBegin = 0, kEnd = 1, kFirst = 2;
 enum Mark : size_t { ready, started, done, kMarks };
 constexpr size_t mark_of(size_t i, Mark mark) { return kFirst + kMarks * i + mark; }
 
 constexpr double kNever = -1;
-// Between two marks with nothing to wait for, on a GPU.
+// The time between two marks of a GPU with nothing to wait for.
 constexpr double kMarkUs = 3;
 
 double now_us() {
@@ -62,8 +62,8 @@ void StepClock::finish(int set, size_t i, StreamRef lane) {
   if (marks(set, lane.device())) stopwatch_->mark(lane, index(set, mark_of(i, done)));
 }
 
-// A GPU that is faster than the host stands at an instruction while its waits are still being queued: it did
-// not wait for other lanes as long as that.
+// A GPU that is faster than the host is idle at an instruction while its waits are still being queued. That
+// time is not a wait for other lanes.
 InstructionTime StepClock::time_of(int set, size_t i, double begin_us) const {
   const double queueing = queueing_us_[place(set, i)];
   if (queueing == kNever) return {};

@@ -1,5 +1,5 @@
 // What ranks must agree on in a step: the loss, the norm of the gradient and whether it is finite. Sums are
-// exact, so their bits do not depend on who summed what.
+// exact, so their bits do not depend on how the work is divided.
 #pragma once
 
 #include <cmath>
@@ -33,7 +33,7 @@ struct GradPlace {
   }
 };
 
-// What comes out, the same on every rank.
+// The result, the same on every rank.
 struct StepOutcome {
   double loss_sum = 0;      // over all valid tokens of all ranks
   double grad_norm = 0;     // unscaled, before clipping; NaN when the gradient is not finite

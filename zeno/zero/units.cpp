@@ -32,7 +32,7 @@ void add_layer(UnitTable& table, std::map<std::string, int>& index, const std::s
   table.layer_params.push_back(std::move(used));
 }
 
-// Small tensors first claim the persistence budget, in table order among equals.
+// Small tensors get the persistence budget first; equal sizes in table order.
 std::vector<bool> choose_persistent(const UnitTable& table, const Policy& policy) {
   std::vector<bool> persistent(table.params.size(), false);
   if (policy.params.empty() && policy.offload.params == Tier::device) return persistent;
@@ -55,7 +55,7 @@ bool is_base_weight(const UnitTable& table, const nn::Parameter& param, int owne
   return !param.trainable && !param.adapter && param.rows > 1 && owner > 0 && owner < table.loss_layer();
 }
 
-// No cut goes through a cell.
+// No cell is ever cut.
 static_assert(kFlatAlign % kWireCell == 0);
 int64_t alignment(const Group& group) { return group.nf4 ? kNf4Cell : kFlatAlign; }
 
@@ -115,7 +115,7 @@ void find_stages(UnitTable& table, const std::vector<Stage>& stages) {
   }
 }
 
-// Parameters that every rank needs whole all the time stay on the device.
+// Parameters that several ranks keep whole, or that stay gathered, stay on the device.
 void place_params(UnitTable& table, const Policy& policy, const comm::Mesh& mesh) {
   const Offload& offload = policy.offload;
   if (policy.params.empty() && mesh.size(comm::kDataAxes) > 1) return;
@@ -135,8 +135,8 @@ void place_params(UnitTable& table, const Policy& policy, const comm::Mesh& mesh
   }
 }
 
-// Layers that come first stay nearest: their gradients are the last to be ready, and the next step needs
-// their parameters first.
+// The first layers stay in the fastest tier: their gradients are ready last, and the next step needs their
+// parameters first.
 void place_states(UnitTable& table, const Policy& policy) {
   const Offload& offload = policy.offload;
   int64_t total = 0, host = 0;
@@ -149,7 +149,7 @@ void place_states(UnitTable& table, const Policy& policy) {
     table.first_chunk.push_back(int(table.chunks.size()));
     if (!group.here) continue;
     const bool cut = offload.optimizer != Tier::device || group.tier == Tier::disk;
-    // Plain SGD on parameters that are their own masters has nothing beside them.
+    // Plain SGD on parameters that are their own masters has no other states.
     const bool has_states =
         policy.moments_first || policy.moments_second || policy.compute != policy.states || group.moves;
     const int64_t end = group.partition.shard(group.trainable ? group.optimizer : group.params);
@@ -157,7 +157,7 @@ void place_states(UnitTable& table, const Policy& policy) {
     for (int64_t begin = 0; begin < end; begin += most) {
       StateChunk chunk{g, begin, std::min(most, end - begin)};
       if (group.trainable && has_states && chunk.count > resident) {
-        resident = 0;  // what follows has no place on the device either
+        resident = 0;  // later chunks do not stay on the device either
         const bool fits = offload.optimizer == Tier::host || host + chunk.count <= offload.host_states;
         chunk.tier = fits ? Tier::host : Tier::disk;
         chunk.moves = chunk.tier == Tier::disk || offload.far_host;
@@ -171,9 +171,9 @@ void place_states(UnitTable& table, const Policy& policy) {
   table.first_chunk.push_back(int(table.chunks.size()));
 }
 
-// The last layers' parameters are needed last: the CPU has time for them while the next step begins.
+// The next step needs the last layers' parameters last, so the CPU has time to update them while it begins.
 void share_with_cpu(UnitTable& table, const Policy& policy) {
-  if (policy.compute == policy.states) return;  // masters are the device's parameters
+  if (policy.compute == policy.states) return;  // masters are the parameters on the device
   const auto on_host = [&](const StateChunk& chunk) {
     return chunk.tier == Tier::host && chunk.moves && !table.groups[size_t(chunk.group)].moves;
   };
@@ -188,7 +188,7 @@ void share_with_cpu(UnitTable& table, const Policy& policy) {
   }
 }
 
-// What stays beside its bf16 copy.
+// Masters that are kept beside their bf16 copy are split.
 void choose_split(UnitTable& table, const Policy& policy) {
   if (!policy.splits_masters()) return;
   for (Group& group : table.groups) group.split = group.trainable && group.tier == Tier::device;

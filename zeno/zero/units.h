@@ -1,8 +1,8 @@
 // The parameter table of a model and its cut into units and groups.
 //
-// A unit is what is gathered together: the parameters that one layer owns. Within a unit, parameters that are
-// treated alike form a group: one flat buffer, one partition. A tied parameter belongs to the first layer
-// that names it; later layers use it there.
+// A unit is the parameters that one layer owns. Within a unit, parameters that are treated alike form a
+// group: one flat buffer, one partition. A tied parameter belongs to the first layer that names it; later
+// layers use it there.
 #pragma once
 
 #include <cstdint>
@@ -19,30 +19,30 @@ namespace zeno::zero {
 
 struct Group {
   int unit = 0;
-  int stage = 0;     // of the pipeline: the first that uses it, which saves it
-  int twin = -1;     // another stage that uses it: tied parameters
-  bool here = true;  // does this rank's stage use it? Others have none of its states
+  int stage = 0;     // the first pipeline stage that uses it, which saves it
+  int twin = -1;     // tied parameters: the other stage that uses it
+  bool here = true;  // this rank's stage uses it; other stages have none of its states
   bool trainable = true;
   bool persistent = false;   // stays gathered between uses though parameters are sharded
   bool sparse = false;       // gradients are exchanged row by row
   Tier tier = Tier::device;  // where parameters are kept between uses
-  bool moves = false;        // from there to the device for each use
-  bool split = false;        // masters are kept as what bf16 parameters leave of them (master_rest.h)
+  bool moves = false;        // fetched to the device for each use
+  bool split = false;        // masters keep only the bits that bf16 parameters lack (master_rest.h)
   bool nf4 = false;          // kept as cells of 4-bit codes; layout and partition never cut a cell
   bool int8 = false;         // gathered for use as cells of 8-bit codes, which are decoded then
-  // The axes that what is kept between uses is sharded over; none: whole.
+  // The axes that each is sharded over between uses; none: kept whole.
   comm::Axes params, grads, optimizer;
   FlatLayout layout;  // ids are indices into UnitTable::params
   Partition partition;
 
   int64_t padded() const { return partition.padded(); }
-  // Does the update leave parameters that other ranks must be given before their next use?
+  // Whether an update leaves parameters that must be gathered before their next use.
   bool stale() const { return trainable && !(optimizer - params).empty(); }
-  // Bytes that so many parameters take where they are kept; whole cells in NF4.
+  // The bytes that `elements` parameters take where they are kept; whole cells in NF4.
   size_t stored_bytes(int64_t elements, DType compute) const;
   // The same in a region that they are gathered into.
   size_t gathered_bytes(int64_t elements, DType compute) const;
-  // Is what is kept, or gathered, not yet what layers use?
+  // Whether what is kept or gathered must be decoded before layers use it.
   bool coded() const { return nf4 || int8; }
 };
 
@@ -52,7 +52,7 @@ struct ParamPlace {
   int tensor = 0;
 };
 
-// A stretch of what a rank keeps of a group: its optimizer states are in one place and move as one.
+// A range of what a rank keeps of a group, whose optimizer states are in one place and move as one.
 struct StateChunk {
   int group = 0;
   int64_t begin = 0, count = 0;  // elements
@@ -61,7 +61,7 @@ struct StateChunk {
   bool by_cpu = false;           // updated where it is, by the host of a GPU
 };
 
-// The same on all ranks, but for the stage of a pipeline and what is `here` for it.
+// The same on all ranks, except for the pipeline stage and which groups are `here`.
 struct UnitTable {
   Stage stage;                        // of this rank
   std::vector<nn::Parameter> params;  // table order, tied ones once
@@ -75,14 +75,14 @@ struct UnitTable {
   std::vector<std::vector<int>> layer_groups;  // groups a layer touches, each once; the loss last
 
   int loss_layer() const { return int(layer_params.size()) - 1; }
-  // The first layer with something to train: those below it have no backward. The loss when there is no
-  // other.
+  // The first layer with trainable parameters; layers below it have no backward. The loss layer if there is
+  // none.
   int first_trained() const;
   int64_t elements() const;  // of all parameters
   int64_t trainable_elements() const;
 };
 
-// Of a rank at place `pipe` of a pipeline of these stages.
+// The table for a rank at place `pipe` of a pipeline of these stages.
 UnitTable make_units(const nn::LayerList& model, const Policy& policy, const comm::Mesh& mesh,
                      const std::vector<Stage>& stages, int pipe);
 // Without a pipeline.

@@ -1,7 +1,6 @@
-// The step before the first: on a GPU the whole program runs once on random numbers, so that matrix products
-// are timed and chosen in place (no memory of their own), kernels are loaded and attention plans built before
-// anything counts (those for packed documents come with the first batch that has them). The state is
-// undefined after it.
+// Warm-up before the first step: on a GPU the whole program runs once on random numbers, so that matmul
+// algorithms are timed and chosen in place (without extra memory), kernels loaded and attention plans built.
+// (Plans for packed documents are built at the first batch that has them.) The state is undefined afterwards.
 #include <random>
 #include <vector>
 
@@ -12,7 +11,7 @@
 namespace zeno::zero {
 namespace {
 
-// Every micro-batch the same: random tokens, all of them targets.
+// The same for every micro-batch: random tokens, all of them targets.
 struct RandomBatch {
   RandomBatch(nn::BatchShape shape, int64_t vocab) {
     std::mt19937 engine(1);

@@ -1,8 +1,8 @@
-// Communicators for CUDA streams, as the worlds make them, behind plain functions so that the worlds need no
-// CUDA header. Without CUDA in the build, comm/no_cuda.cpp answers: Error(usage).
+// Makes communicators for CUDA streams, behind plain functions so that the worlds need no CUDA header. In a
+// build without CUDA, comm/no_cuda.cpp throws Error(usage) instead.
 //
 // Between threads of one process the ranks read each other's device memory; between processes NCCL moves the
-// bytes. Both sum in the tree of communicator.h, so the transport does not change a bit.
+// bytes. Both sum in the tree of communicator.h, so the bits do not depend on the transport.
 #pragma once
 
 #include <functional>
@@ -16,10 +16,10 @@
 
 namespace zeno::comm {
 
-// World::exchange between the members of a group: their values by place.
+// World::exchange among the members of a group: returns their values by place.
 using Exchange = std::function<std::vector<std::string>(std::string_view bytes)>;
 
-// Collective. Ranks may have a GPU each, share them, or all be on one.
+// Collective. Each rank may have its own GPU, or several may share one.
 std::unique_ptr<Communicator> make_cuda_thread_communicator(GroupParts parts, Device device,
                                                             const Exchange& exchange);
 

@@ -1,6 +1,6 @@
 // The operations of a communicator that are queued on the device and not known to be done, oldest first, each
-// between two events. Whoever looks after them (nccl_group.cpp) learns when they start and end. Events come
-// from a pool that grows to the longest queue. Thread rule: calls are serialised by the owner.
+// between two events, which tell nccl_group.cpp when it starts and ends. Events come from a pool that grows
+// to the longest queue. Thread rule: calls are serialised by the owner.
 #pragma once
 
 #include <chrono>
@@ -51,7 +51,7 @@ class DeviceOps {
     op.started.reset();
     op.begun.record(stream);
   }
-  // Of the one begun last.
+  // Ends the operation that began last.
   void end(cudaStream_t stream) {
     open_.back().ended.record(stream);
     open_.back().closed = true;

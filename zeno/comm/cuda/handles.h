@@ -1,5 +1,5 @@
-// Owners of CUDA handles that communicators keep: events between streams, and a stream of their own. Made on
-// the current device. Move-only.
+// Owners of the CUDA handles that communicators keep: events, and a stream of their own. Made on the current
+// device. Move-only.
 #pragma once
 
 #include <utility>
@@ -21,7 +21,7 @@ class CudaEvent {
   }
 
   void record(cudaStream_t stream) { cuda::check(cudaEventRecord(event_, stream), "record an event"); }
-  // Work queued later on `stream` waits for the last record; at once when there was none.
+  // Work queued later on `stream` waits for the last record(), or not at all when there was none.
   void hold(cudaStream_t stream) const {
     cuda::check(cudaStreamWaitEvent(stream, event_), "wait for an event");
   }

@@ -65,7 +65,7 @@ void NcclComm::settle(OpWait& wait) {
       ended = comm_ == nullptr;
       if (!ended && ncclCommGetAsyncError(comm_, &state) != ncclSuccess) state = ncclInternalError;
     }
-    if (ended) {  // whoever aborted it has told the world why
+    if (ended) {  // whoever aborted it has reported why
       wait.check_failure();
       fail(ErrorKind::peer, "[comm] the communicator of NCCL has been aborted");
     }

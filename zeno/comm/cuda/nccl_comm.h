@@ -25,7 +25,7 @@ class NcclComm final : NcclMemory::User {
   };
   // Collective, on the current device; returns when all ranks are connected.
   NcclComm(const Place& place, std::shared_ptr<NcclMemory> memory, OpWait& wait);
-  // Does not wait for peers: what is under way is dropped unless close() was called.
+  // Does not wait for peers: operations in progress are dropped unless close() was called.
   ~NcclComm() override;
 
   // Makes the calls as one group; returns when NCCL has queued them on their streams.
@@ -33,11 +33,11 @@ class NcclComm final : NcclMemory::User {
   void group(const Calls& calls, OpWait& wait);
   // Lets NCCL move this buffer without a copy, where it can.
   void use(const std::byte* buffer);
-  // What NCCL reports, if something went wrong in the background.
+  // The error that NCCL reports, if something went wrong in the background.
   std::optional<std::string> trouble();
   // Ends what is running on the device. Later calls throw.
   void abort() noexcept;
-  // The orderly end, after all operations are done; gives up after a moment.
+  // Ends in order, once all operations are done; gives up after a moment.
   void close() noexcept;
 
  private:
@@ -53,7 +53,7 @@ class NcclComm final : NcclMemory::User {
   std::map<std::byte*, void*> registered_;    // block → handle; null when NCCL declined
 };
 
-// For the calls inside a group, which may not be done when they return.
+// For calls inside a group, which may still be in progress when they return.
 void check_nccl(ncclResult_t result, const char* what);
 
 }  // namespace zeno::comm

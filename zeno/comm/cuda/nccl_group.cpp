@@ -14,7 +14,7 @@ namespace {
 
 constexpr auto kLookEvery = std::chrono::milliseconds(10);
 
-// The members that follow make their handles there.
+// Sets the device before the members that follow make their handles.
 GroupParts for_nccl(Device device, GroupParts parts) {
   cuda::check(cudaSetDevice(device.index), "choose the device");
   return parts;
@@ -95,7 +95,7 @@ void NcclGroup::run(StreamRef stream, Op op) {
     }
   } catch (const std::exception& error) {
     tell(error);
-    comm_->abort();  // peers and this device's kernels wait for nobody any more
+    comm_->abort();  // peers and kernels of this device must not go on waiting
     throw;
   }
   count_traffic(op);
@@ -122,7 +122,8 @@ void NcclGroup::agree_on_all(const Op& op, OpWait& wait) {
   } while (begin < op.exchanges.size());
 }
 
-// Hosts compare messages as well: the sender says what comes, the receiver does not start before it knows.
+// Hosts compare messages as well: the sender announces what it sends, and the receiver waits for that before
+// it starts.
 void NcclGroup::run_message(const Op& op, cudaStream_t stream, OpWait& wait) {
   const Part& part = op.parts[0];
   const int peer = op.record.root;
@@ -174,7 +175,7 @@ void NcclGroup::expect(const Op& op, OpWait& wait) {
   check_message(op, theirs, wait);
 }
 
-// A captured operation runs later, any number of times: there is nothing to follow.
+// A captured operation runs later, any number of times, so there is nothing to follow.
 template <class Launch>
 void NcclGroup::follow(const Op& op, cudaStream_t stream, const Launch& launch) {
   const bool captured = is_capturing(stream);
@@ -196,7 +197,7 @@ void NcclGroup::poll() {
 void NcclGroup::watch(std::stop_token stop) {
   set_log_rank(layout().world_rank());
   cudaSetDevice(device_.index);
-  // Looking at events must not spoil a graph that another thread captures.
+  // Queries of events must not invalidate a graph that another thread is capturing.
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   cudaThreadExchangeStreamCaptureMode(&mode);
   std::unique_lock lock(state_mutex_);
@@ -214,14 +215,14 @@ void NcclGroup::watch(std::stop_token stop) {
   }
 }
 
-// Throws when the oldest open operation will not end well.
+// Throws when the oldest open operation has failed or exceeded the deadline.
 void NcclGroup::look() {
   while (!ops_.empty() && ops_.oldest().has_ended()) {
     parts_.recorder->done(ops_.oldest().flight);
     ops_.drop_oldest();
   }
   if (ops_.empty()) {
-    if (parts_.watch->poll()) comm_->abort();  // whoever calls next gets the reason
+    if (parts_.watch->poll()) comm_->abort();  // the next call throws the reason
     return;
   }
   DeviceOp& op = ops_.oldest();

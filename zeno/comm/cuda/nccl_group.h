@@ -1,11 +1,10 @@
 // Ranks as processes, on CUDA streams: one rank's view of a communicator. The hosts agree on every operation
 // on the board, as they do for CPU streams; then NCCL moves the bytes. Sums are ours: slices travel to their
-// owner's staging memory and are added there in the tree of communicator.h. With Reduction::native they are
-// NCCL's, from buffer to buffer; what is to be added to the buffer, or has another dtype there, goes through
-// staging.
+// owner's staging memory and are added there in the tree of communicator.h. With Reduction::native NCCL sums,
+// from buffer to buffer; sums that are accumulated, or change their dtype, go through staging.
 //
-// A watchdog thread follows the operations on the device. When one outlives the deadline, NCCL reports
-// trouble, or a rank has failed, it aborts NCCL, which ends the kernels, and keeps the error for poll().
+// A watchdog thread follows the operations on the device. When one exceeds the deadline, NCCL reports an
+// error, or a rank has failed, it aborts NCCL, which ends the kernels, and keeps the error for poll().
 #pragma once
 
 #include <array>
@@ -42,17 +41,17 @@ class NcclGroup final : public Rendezvous {
 
   struct Start {
     ncclUniqueId id;
-    uint64_t staging_bytes = 0;  // rank 0's: all must cut alike
+    uint64_t staging_bytes = 0;  // rank 0's: all ranks must cut the same way
   };
   void connect(const Exchange& exchange);
   uint64_t next_number(const OpRecord& record);
   void run_collective(const Op& op, cudaStream_t stream, OpWait& wait);
-  // One rendezvous, or, of an all_to_all, one for every Board::kMostParts parts.
+  // One rendezvous; for an all_to_all, one for every Board::kMostParts parts.
   void agree_on_all(const Op& op, OpWait& wait);
   void run_message(const Op& op, cudaStream_t stream, OpWait& wait);
   void announce(const Op& op, OpWait& wait);
   void expect(const Op& op, OpWait& wait);
-  // Runs `launch`, which queues the device's part of the operation, under the eyes of the watchdog.
+  // Runs `launch`, which queues the device's part of the operation, and has the watchdog follow it.
   template <class Launch>
   void follow(const Op& op, cudaStream_t stream, const Launch& launch);
 
@@ -68,7 +67,7 @@ class NcclGroup final : public Rendezvous {
   std::vector<uint64_t> sends_, recvs_;  // by the other rank
   const int exceptions_ = std::uncaught_exceptions();
 
-  // Of reductions: two halves of staging, and a stream that fills one while the other is summed.
+  // For reductions: two halves of staging, and a stream that fills one while the other is summed.
   size_t half_bytes_ = 0;
   Block staging_;
   CudaStreamHandle wire_;
@@ -80,7 +79,7 @@ class NcclGroup final : public Rendezvous {
   std::condition_variable_any wake_;
   DeviceOps ops_;
   std::exception_ptr error_;
-  std::jthread watchdog_;  // last: the rest is there when it starts
+  std::jthread watchdog_;  // last, so that all it uses exists when it starts
 };
 
 // The device's part of one collective.
@@ -90,7 +89,7 @@ class NcclMover {
   void run();
 
  private:
-  // Elements [a, b) of the slices of a part, which travel in one round.
+  // Elements [a, b) of the slices of a part, which are sent in one round.
   struct Piece {
     const Part* part = nullptr;
     Slices slices;
@@ -104,11 +103,11 @@ class NcclMover {
   void all_to_all();
   void barrier();
   void reduce();
-  // NCCL's own sums, of whole parts at once.
+  // Sums by NCCL, of whole parts at once.
   void reduce_directly();
 
   bool native() const { return group_.parts_.reduction == Reduction::native; }
-  // Of a piece: slices of all ranks, or of the others.
+  // Slots of a piece: one for each rank, or for each other rank.
   int slots() const { return native() ? size_ : size_ - 1; }
   std::vector<Piece> plan() const;
   void trade(std::span<const Piece> pieces, std::byte* half, cudaStream_t stream);

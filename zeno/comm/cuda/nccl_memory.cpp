@@ -11,7 +11,7 @@ Block NcclMemory::allocate(Device device, size_t bytes) {
   cuda::check(cudaSetDevice(device.index), "choose the device");
   void* data = nullptr;
   const ncclResult_t status = ncclMemAlloc(&data, bytes);
-  if (status != ncclSuccess) cudaGetLastError();  // the runtime remembers what NCCL has reported
+  if (status != ncclSuccess) cudaGetLastError();  // clears the error that NCCL left in the runtime
   require(status == ncclSuccess, ErrorKind::memory, "[nccl] the device refused {}: {}", format_bytes(bytes),
           ncclGetErrorString(status));
   auto* const block = static_cast<std::byte*>(data);

@@ -1,6 +1,6 @@
 // Device memory that NCCL can register, so that it moves data straight from and into it. Communicators find
-// the block of a buffer here, register it when they first see it, and are told before it goes. Thread rule:
-// any thread may call.
+// the block of a buffer here, register it when they first see it, and are told before it is freed. Thread
+// rule: any thread may call.
 #pragma once
 
 #include <cstddef>
@@ -29,11 +29,11 @@ class NcclMemory : public std::enable_shared_from_this<NcclMemory> {
 
   // The block keeps this object alive.
   Block allocate(Device device, size_t bytes);
-  // The block that holds `data`, if it was made here.
+  // The block that holds `data`, if it was allocated here.
   std::optional<Range> find(const std::byte* data) const;
 
   void add(User& user);
-  // forget() is not running afterwards, and will not be called.
+  // After this returns, forget() is not running and will not be called.
   void remove(User& user);
 
  private:

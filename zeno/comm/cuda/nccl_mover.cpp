@@ -8,7 +8,7 @@
 namespace zeno::comm {
 namespace {
 
-constexpr size_t kLeastSlot = size_t(64) << 10;  // a part is not cut to fill up less than this
+constexpr size_t kLeastSlot = size_t(64) << 10;  // a part is not cut to fill less space than this
 
 ncclDataType_t nccl_type(DType dtype) {
   switch (dtype) {
@@ -118,8 +118,8 @@ void NcclMover::barrier() {
       wait_);
 }
 
-// Fills rounds of half the staging memory with slots of slices, part after part. Depends on nothing but the
-// counts, so all ranks cut alike.
+// Fills rounds of half the staging memory with slots of slices, part after part. Depends only on the counts,
+// so all ranks cut the same way.
 std::vector<NcclMover::Piece> NcclMover::plan() const {
   const size_t in_piece = size_t(slots());
   std::vector<Piece> pieces;
@@ -165,8 +165,8 @@ void NcclMover::reduce_directly() {
       wait_);
 }
 
-// While one half of staging is summed on the caller's stream, the other is filled on our own. A reduction of
-// one round needs no second stream.
+// While one half of staging is summed on the caller's stream, the other is filled on the group's own stream.
+// A reduction of one round needs no second stream.
 void NcclMover::reduce() {
   const bool as_it_is = !op_.accumulate && op_.recv_dtype == op_.record.dtype;
   if (native() && as_it_is) return reduce_directly();
@@ -188,7 +188,7 @@ void NcclMover::reduce() {
   };
   std::byte* const halves = group_.staging();
   pass_on(group_.issued_, stream_, wire);
-  if (group_.last_sums_ != stream_) {  // another stream may still be summing what lies in staging
+  if (group_.last_sums_ != stream_) {  // another stream may still be summing from staging
     for (const CudaEvent& summed : group_.summed_) summed.hold(wire);
   }
   group_.last_sums_ = stream_;
@@ -209,7 +209,7 @@ void NcclMover::reduce() {
   pass_on(group_.finished_, wire, stream_);
 }
 
-// Everybody's slices to their owners.
+// Sends the slices of all ranks to their owners.
 void NcclMover::trade(std::span<const Piece> pieces, std::byte* half, cudaStream_t stream) {
   group_.comm_->group(
       [&](ncclComm_t comm) {
@@ -228,8 +228,8 @@ void NcclMover::trade(std::span<const Piece> pieces, std::byte* half, cudaStream
       wait_);
 }
 
-// NCCL adds slots in place, of which this rank's becomes the sum. They are as long as their distance: what is
-// behind the elements is added with them and never read.
+// NCCL sums the slots in place, and this rank's slot becomes the sum. The padding at the end of each slot is
+// summed too and never read.
 void NcclMover::sum_in_place(std::span<const Piece> pieces, std::byte* half, cudaStream_t stream) {
   for (const Piece& piece : pieces) {
     for (int r = 0; r < size_; ++r) {
@@ -251,7 +251,7 @@ void NcclMover::sum_in_place(std::span<const Piece> pieces, std::byte* half, cud
       wait_);
 }
 
-// What adds up to this rank's slice.
+// The inputs whose sum is this rank's slice.
 std::vector<const std::byte*> NcclMover::summands(const Piece& piece, const std::byte* half) const {
   if (native()) return {slot(piece, half, rank_)};
   std::vector<const std::byte*> inputs(static_cast<size_t>(size_));
@@ -274,7 +274,7 @@ void NcclMover::sum(std::span<const Piece> pieces, const std::byte* half) {
   }
 }
 
-// Every rank's finished slice to the others.
+// Sends every rank's finished slice to the others.
 void NcclMover::spread(std::span<const Piece> pieces, cudaStream_t stream) {
   group_.comm_->group(
       [&](ncclComm_t comm) {

@@ -13,8 +13,8 @@ namespace zeno::comm {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kSmall = 8;   // inputs summed in registers in one go: a power of two, so that it is a subtree
-constexpr int kLevels = 7;  // of the tree above them: kSmall << kLevels inputs at most
+constexpr int kSmall = 8;   // inputs summed in registers at once: a power of two, so that they form a subtree
+constexpr int kLevels = 7;  // of the tree above those: at most kSmall << kLevels inputs
 constexpr int kBlocksPerProcessor = 8;
 static_assert((kSmall << kLevels) >= int(kMostTreeInputs));
 
@@ -72,7 +72,7 @@ constexpr int left_of(int n) {  // the largest power of two below n
   return half;
 }
 
-// The tree over N inputs from `first` on, at one place; N is small, so the recursion unrolls.
+// The tree over N inputs from `first` on, for one vector; N is small, so the recursion unrolls.
 template <int N, int V, class T, int kMost>
 __device__ Lanes<V> subtree(const Inputs<kMost>& inputs, int first, int64_t i) {
   if constexpr (N == 1) {

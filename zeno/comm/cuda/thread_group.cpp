@@ -12,15 +12,16 @@
 namespace zeno::comm {
 namespace {
 
-constexpr int64_t kLine = 128;  // elements; chunks begin at vectors of the sum kernel
+constexpr int64_t kLine = 128;  // elements; chunks are aligned to vectors of the sum kernel
 
-// The members that follow make their events there.
+// Sets the device before the members that follow make their events.
 GroupParts on_device(Device device, GroupParts parts) {
   cuda::check(cudaSetDevice(device.index), "choose the device");
   return parts;
 }
 
-// Kernels of the current device may read memory of `device` afterwards, if the machine can do that.
+// Enables kernels of the current device to read memory of `device`. Returns false if the machine cannot do
+// that.
 bool can_read(int device) {
   int current = 0, possible = 0;
   cuda::check(cudaGetDevice(&current), "ask for the device");
@@ -53,13 +54,13 @@ CudaThreadGroup::~CudaThreadGroup() {
 void CudaThreadGroup::meet_peers(const Exchange& exchange) {
   const auto mine = std::make_shared<Peer>();
   mine->device = device_.index;
-  const std::shared_ptr<Peer>* address = &mine;  // one process: the others can read it here
+  const std::shared_ptr<Peer>* address = &mine;  // the others are in the same process and can read it
   for (const std::string& bytes : exchange({reinterpret_cast<const char*>(&address), sizeof address})) {
     const std::shared_ptr<Peer>* theirs = nullptr;
     std::memcpy(&theirs, bytes.data(), sizeof theirs);
     peers_.push_back(*theirs);
   }
-  exchange("copied");  // `mine` must not go before all have it
+  exchange("copied");  // `mine` must live until all have copied it
   for (const auto& peer : peers_) readable_.push_back(can_read(peer->device));
 }
 
@@ -114,8 +115,8 @@ void CudaThreadGroup::run_collective(const Op& op, cudaStream_t stream, OpWait& 
   board_.set_done(op.record);
 }
 
-// Peers may be reading this rank's memory, and this rank theirs, when its owner gets the error and frees it:
-// first this stream comes to rest, then all hosts leave, then the devices.
+// When the caller gets the error and frees its memory, peers may still be reading that, and this rank theirs.
+// So first this stream becomes idle, then all hosts leave, then the devices.
 void CudaThreadGroup::leave(cudaStream_t stream) noexcept {
   if (size() == 1) return;
   cudaStreamSynchronize(stream);
@@ -157,7 +158,7 @@ void CudaThreadGroup::run_recv(const Op& op, cudaStream_t stream, OpWait& wait) 
 void CudaThreadGroup::move(const Round& round, OpWait& wait) {
   const auto each_part = [&](void (CudaThreadGroup::*step)(const Round&, const Part&, int)) {
     for (size_t p = 0; p < round.parts.size(); ++p) {
-      // Of an exchange, this rank may receive without sending.
+      // In an exchange, this rank may receive without sending.
       if (round.parts[p].count > 0 || !round.exchanges.empty()) (this->*step)(round, round.parts[p], int(p));
     }
   };
@@ -170,8 +171,7 @@ void CudaThreadGroup::move(const Round& round, OpWait& wait) {
       return each_part(&CudaThreadGroup::all_to_all);
     case OpKind::reduce_scatter:
       return each_part(&CudaThreadGroup::sum_slice);
-    case OpKind::all_reduce:  // each rank sums one slice for everybody, then all copy the slices of the
-                              // others
+    case OpKind::all_reduce:  // each rank sums one slice for all, then copies the slices of the others
       each_part(&CudaThreadGroup::sum_slice);
       signal(&Peer::summed, round.stream);
       board_.meet(wait);
@@ -190,7 +190,7 @@ const std::byte* CudaThreadGroup::sent_by(int rank, int part) const {
   return parts_.memory->resolve(rank, board_.send_address(rank, part));
 }
 
-// The driver finds the way between any two devices: by a copy engine, or through the host.
+// The driver finds the path between any two devices: a copy engine, or through the host.
 void CudaThreadGroup::copy(const Round& round, std::byte* to, const std::byte* from, int64_t elements) const {
   if (to == from || elements == 0) return;
   const size_t bytes = size_t(elements) * size_of(round.op.record.dtype);
@@ -238,7 +238,7 @@ void CudaThreadGroup::sum_slice(const Round& round, const Part& part, int p) {
   const int64_t total = slices.size(rank()), out_width = int64_t(size_of(op.recv_dtype));
   std::byte* const out = part.recv + (op.record.kind == OpKind::all_reduce ? begin * out_width : 0);
   const std::byte* const own = part.send + begin * width;
-  if (size() == 1 && out == own) return;  // in place: that is the sum already
+  if (size() == 1 && out == own) return;  // in place: the sum is there already
   const int64_t staged = std::count(readable_.begin(), readable_.end(), false);
   const int64_t room = staged == 0 ? 0 : int64_t(parts_.device_staging_bytes) / (staged * width);
   const int64_t step = staged == 0 ? std::max<int64_t>(1, total) : std::max(kLine, room / kLine * kLine);
@@ -273,7 +273,7 @@ void CudaThreadGroup::collect_slices(const Round& round, const Part& part, int p
   }
 }
 
-// At the first sum that needs it. Big enough for a line of each rank.
+// Allocated at the first sum that needs it, with room for at least a line of each rank.
 std::byte* CudaThreadGroup::staging() {
   if (staging_.data == nullptr) {
     const size_t least = size_t(size()) * size_t(kLine) * sizeof(float);

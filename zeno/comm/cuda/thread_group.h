@@ -1,7 +1,7 @@
 // Ranks as threads of one process, on CUDA streams: one rank's view of a communicator. The host threads meet
 // on the board, post where their buffers are, and compare what they are about to run; then each stream waits
-// on the device for the events of the others, reads their memory directly, and nobody's stream goes on before
-// all have read. Nothing waits for a device except the end of a failure.
+// on the device for the events of the others and reads their memory directly, and no stream goes on before
+// all have read. No host waits for a device except after a failure.
 //
 // Order of events, per rendezvous: `ready` is recorded before the first meeting and waited for after it,
 // `done` before the last meeting and waited for after it. So neither is recorded again while a peer may still
@@ -28,16 +28,16 @@ class CudaThreadGroup final : public Rendezvous {
   void run(StreamRef stream, Op op);
 
  private:
-  // What a rank shows to its peers. On its own device.
+  // The events that a rank shows to its peers, on its own device.
   struct Peer {
     int device = 0;
     CudaEvent ready, summed, done;
   };
-  // The rendezvous that runs.
+  // The rendezvous in progress.
   struct Round {
     const Op& op;
     std::span<const Part> parts;
-    std::span<const ExchangeSlices> exchanges;  // all_to_all: of each part
+    std::span<const ExchangeSlices> exchanges;  // all_to_all: one for each part
     cudaStream_t stream;
   };
 
@@ -64,11 +64,12 @@ class CudaThreadGroup final : public Rendezvous {
 
   int rank() const { return layout().rank; }
   int size() const { return layout().size; }
-  // The others, each rank beginning with its neighbour, so that not all read the same one at once.
+  // Counts through the other ranks. Each rank begins with its neighbour, so that not all read the same one at
+  // once.
   int other(int distance) const { return (rank() + distance) % size(); }
 
   Device device_;
-  // Shared between the ranks: a peer may still have to wait for an event when its owner has gone.
+  // Shared between the ranks: a peer may still have to wait for an event after its owner is gone.
   std::vector<std::shared_ptr<Peer>> peers_;
   std::vector<bool> readable_;  // kernels of this device can read that rank's memory
   uint64_t collectives_ = 0;

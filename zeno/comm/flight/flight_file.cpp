@@ -41,7 +41,7 @@ std::string time_now() {
 
 std::string this_process() { return fmt::format("process {} on {}", getpid(), host_name()); }
 
-// The files of a job, as one rank sees them. Owns nothing that could go while a thread hangs in it.
+// The files of a job, as one rank sees them. Owns nothing that could be freed while a thread hangs in it.
 class FlightFolder {
  public:
   explicit FlightFolder(FlightFile::Place place) : place_(std::move(place)) {}
@@ -49,9 +49,10 @@ class FlightFolder {
   Path path() const { return place_.folder / "flight-recorder.txt"; }
   void write_own(std::string_view text) const { replace_file(part_path(place_.rank), text); }
 
-  // If this is the lowest rank with a part: waits a moment for the others, but for those that are `gone`.
+  // If this is the lowest rank with a part: waits a moment for the others, except those that are `gone`, then
+  // merges.
   void put_together(const std::function<bool(int rank)>& gone) const {
-    // Launchers kill what is left of a job about a second after the first process has gone.
+    // Launchers kill the rest of a job about a second after its first process has ended.
     constexpr auto kPatience = 500ms, kStep = 10ms;
     for (auto waited = 0ms; waited <= kPatience; waited += kStep) {
       if (is_merged()) return add_late_part();
@@ -92,7 +93,7 @@ class FlightFolder {
   void merge() const {
     std::map<int, FlightPart> parts;
     std::set<int> ranks;
-    do {  // again when a part has come in the meantime
+    do {  // again if a part has arrived in the meantime
       ranks = ranks_with_part();
       for (const int rank : ranks) {
         if (std::optional<FlightPart> part = parse_flight_part(read_file(part_path(rank), kMostFileBytes))) {
@@ -102,11 +103,11 @@ class FlightFolder {
       replace_file(path(), merge_flight_parts(parts, place_.size));
     } while (ranks_with_part().size() > ranks.size());
     for (const std::string& name : list_folder(place_.folder)) {
-      if (is_part(name)) remove_file(place_.folder / name);  // also what an earlier job left
+      if (is_part(name)) remove_file(place_.folder / name);  // those of earlier jobs too
     }
   }
 
-  // The file is there already: what this rank has to say comes at its end.
+  // The file exists already: appends this rank's part.
   void add_late_part() const {
     if (!file_exists(part_path(place_.rank))) return;
     const std::optional<FlightPart> part =
@@ -119,7 +120,7 @@ class FlightFolder {
   FlightFile::Place place_;
 };
 
-// Diagnostics must not hold up the error they belong to.
+// Diagnostics must not delay the error they belong to.
 void write_soon(std::function<void()> work) {
   try {
     if (!finishes_within(kDiskMoment, std::move(work)))
@@ -164,7 +165,7 @@ void FlightFile::tell(std::string_view error, const std::optional<Failure>& fail
       constexpr size_t kFew = 12;
       log_warning("{}\nlast operations of this rank:\n{}", error, recorder_->dump(kFew));
     }
-  } catch (...) {  // the log is a courtesy; the error itself is on its way
+  } catch (...) {  // the log is optional; the error itself is on its way
   }
 }
 

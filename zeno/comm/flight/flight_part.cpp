@@ -14,7 +14,7 @@ std::string one_line(std::string_view text) {
   return line;
 }
 
-// The first word of `text`, which loses it.
+// Removes the first word of `text` and returns it.
 std::string_view take_word(std::string_view& text) {
   const size_t end = std::min(text.find(' '), text.size());
   const std::string_view word = text.substr(0, end);
@@ -51,7 +51,7 @@ void add_line(FlightPart& part, std::string_view key, std::string_view value) {
   }
 }
 
-// Where each rank stands on each communicator.
+// The position of each rank on each communicator.
 using Standing = std::map<std::string, std::map<int, FlightRecorder::Position>>;
 
 Standing standing_of(const std::map<int, FlightPart>& parts) {
@@ -62,7 +62,7 @@ Standing standing_of(const std::map<int, FlightPart>& parts) {
   return standing;
 }
 
-// One line for each operation that somebody is in: who, and who has not come to it.
+// One line for each operation in progress: which ranks are in it, and which have not reached it.
 std::string describe_waits(const std::map<int, FlightPart>& parts, int size) {
   std::string text;
   for (const auto& [communicator, ranks] : standing_of(parts)) {

@@ -87,7 +87,7 @@ RecordedExchange::RecordedExchange(FlightRecorder& recorder, uint64_t number, st
   text_ = fmt::format("{} (operation {} on 'world')", title(record), number);
 }
 
-// Null when the ring has moved on.
+// Null when the ring has overwritten the entry.
 FlightRecorder::Entry* FlightRecorder::find(uint64_t handle) {
   Entry& entry = ring_[handle % ring_.size()];
   return entry.handle == handle ? &entry : nullptr;

@@ -22,18 +22,19 @@ class FlightRecorder {
   void start(uint64_t handle);
   void done(uint64_t handle);
 
-  // One line per operation, oldest first, with seconds since the recorder was made; the last so many.
+  // One line per operation, oldest first, with seconds since the recorder was made: all that are kept, or the
+  // last ones.
   std::string dump() const { return dump(ring_.size()); }
   std::string dump(size_t last) const;
 
-  // How far the collectives of a communicator have come.
+  // How far a communicator has come in its collectives.
   struct Position {
     std::string communicator, title;      // title: of the operation started last
-    uint64_t started = 0, done = 0;       // numbers of operations; started > done: it is in that one
+    uint64_t started = 0, done = 0;       // numbers of operations; started > done: one is running
     std::chrono::milliseconds seconds{};  // since then
   };
   std::vector<Position> positions() const;
-  // When anything was issued, started or done.
+  // When an operation was last issued, started or done.
   std::chrono::steady_clock::time_point last_sign() const;
 
  private:

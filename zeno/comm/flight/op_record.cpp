@@ -59,7 +59,7 @@ OpRecord make_record(OpKind kind, std::span<const Part> parts, DType dtype, int 
 
 OpRecord make_exchange_record(std::span<const Part> parts, DType dtype, std::string_view unit) {
   OpRecord record = make_record(OpKind::all_to_all, parts, dtype, -1, unit);
-  constexpr std::string_view kUnequal = "counts by rank";  // not an all_to_all of equal counts
+  constexpr std::string_view kUnequal = "counts by rank";  // distinct from equal counts
   record.counts_hash = hash_bytes(kUnequal.data(), kUnequal.size());
   return record;
 }

@@ -108,7 +108,7 @@ std::byte* MpiHub::share(const std::vector<int>& ranks, size_t bytes,
     address = from_bytes<Address>(addresses[size_t(maker)]);
     data = const_cast<std::byte*>(memory_->resolve(local_index(maker), address));
   }
-  exchange("mapped");  // its maker must not go before all have it
+  exchange("mapped");  // the rank that made it must not end before all have mapped it
   return data;
 }
 
@@ -121,7 +121,7 @@ std::shared_ptr<RemoteLink> MpiHub::link(const Layout& group, Reduction reductio
   OpWait wait = patience("the making of a communicator");
   const MPI_Comm messages = duplicate(comm_, wait);
   if (group.remote.empty()) return nullptr;
-  // Tree sums are made of messages: MPI need not know the group.
+  // Tree sums use messages, so MPI does not need to know the group.
   const MPI_Comm sums =
       reduction == Reduction::native ? make_group(messages, group.ranks, wait) : MPI_COMM_NULL;
   return std::make_shared<MpiLink>(messages, sums, group.ranks);
@@ -203,7 +203,8 @@ void MpiHub::report(int rank, std::string_view reason) noexcept {
   }
 }
 
-// A failure on another host. Not passed on: whoever noticed it told everybody.
+// Receives a failure from another host. It is not passed on, because the rank that noticed it has told all
+// ranks.
 void MpiHub::receive_news() {
   if (layout_.remote.empty()) return;
   int found = 0;
@@ -228,8 +229,8 @@ void MpiHub::linger() noexcept {
   };
   control_->leaving.fetch_add(1);
   if (!wait_until([&] { return control_->leaving.load() >= layout_.local.size(); })) return;
-  // The exit code of a job is that of the process whose end the launcher sees first: let it be the one that
-  // failed.
+  // The exit code of a job is that of the process whose end the launcher sees first. That should be the one
+  // that failed.
   const std::optional<Failure> failure = control_->note.get();
   if (!failure || failure->rank == rank_ || !std::ranges::binary_search(layout_.local, failure->rank)) return;
   const auto process = pid_t(processes_.pid_of(failure->rank));

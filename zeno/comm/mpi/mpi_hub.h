@@ -1,6 +1,6 @@
-// What a process of an MPI world knows and does for all its communicators: who is where, the failure note
-// shared with the ranks of its host, deaths of local processes, failure messages between hosts, and the
-// exchange of small values. Thread rule: poll() and report() from any thread, the rest from one.
+// What all communicators of a process of an MPI world share: which rank is where, the failure note of the
+// ranks of its host, the watch over local processes, failure messages between hosts, and the exchange of
+// small values. Thread rule: poll() and report() from any thread, the rest from one.
 #pragma once
 
 #include <mpi.h>
@@ -33,22 +33,24 @@ class MpiHub final : public PeerWatch {
 
   std::vector<std::string> exchange(std::string_view bytes,
                                     std::string_view what = "an exchange at start-up");
-  // A name that all ranks of this job know, and no other job has.
+  // A unique name of this job, the same on all ranks.
   const std::string& job() const { return job_; }
   // Index of a rank among those of this host.
   int local_index(int rank) const;
-  // Has the process of a rank of this host ended?
+  // Whether the process of a rank of this host has ended.
   bool has_ended(int rank) const { return processes_.has_ended(rank); }
-  // Memory that `ranks` of this host see, as long as memory() lives: the first of them makes it. Collective
-  // over all ranks, with the sharers that each has; `fill` runs before the others look.
+  // Memory that `ranks` of this host share, as long as memory() lives. The first of them makes it and runs
+  // `fill` before the others see it. Collective over all ranks; `ranks` may differ between them.
   std::byte* share(const std::vector<int>& ranks, size_t bytes, const std::function<void(std::byte*)>& fill);
-  // Between the ranks of a group; null when all are on this host. Collective over all ranks of the world.
+  // Messages between the ranks of a group; null when all are on this host. Collective over all ranks of the
+  // world.
   std::shared_ptr<RemoteLink> link(const Layout& group, Reduction reduction);
-  // Host of each rank, by a name that is equal for those that share memory.
+  // The host of each rank, as a name that is equal for ranks that can share memory.
   const std::vector<std::string>& hosts() const { return hosts_; }
 
-  // Last thing of a process whose job has failed: it has said why, and gives the other ranks of this host,
-  // which are failing too, a moment to speak: launchers kill everybody as soon as one process has gone.
+  // Called last by a process whose job has failed, after it has printed why. Gives the other ranks of this
+  // host, which are failing too, a moment to print theirs: launchers kill all processes as soon as one has
+  // ended.
   void linger() noexcept;
 
  private:
@@ -72,7 +74,7 @@ class MpiHub final : public PeerWatch {
   std::shared_ptr<ProcessMemory> memory_;
   std::string job_;
   ProcessWatch processes_;
-  FailureNote early_note_;  // until the control block is there
+  FailureNote early_note_;  // until the control block exists
   Control* control_ = nullptr;
   const MessageBatch* open_batch_ = nullptr;
   std::mutex poll_mutex_;

@@ -15,11 +15,11 @@ namespace {
 
 class MpiBatch final : public MessageBatch {
  public:
-  // `sent`: counts what goes out; null: it is not counted.
+  // `sent` counts the bytes sent; null: they are not counted.
   MpiBatch(MPI_Comm comm, std::span<const int> places, int tag, std::atomic<int64_t>* sent)
       : comm_(comm), places_(places), tag_(tag), sent_(sent) {}
 
-  // What is still open is given up: the world has failed.
+  // Open requests are abandoned: the world has failed.
   ~MpiBatch() override {
     for (size_t i = 0; i < requests_.size(); ++i) {
       if (requests_[i] == MPI_REQUEST_NULL) continue;
@@ -97,7 +97,7 @@ class MpiSum final : public RemoteWork {
               "begin a sum");
   }
 
-  // MPI cannot take a collective back: what it may still use then stays until the process ends.
+  // MPI cannot cancel a collective: the memory that it may still use is kept until the process ends.
   ~MpiSum() override {
     if (request_ != MPI_REQUEST_NULL) new (std::nothrow) std::shared_ptr(values_);
   }
@@ -146,8 +146,7 @@ MPI_Comm duplicate(MPI_Comm comm, OpWait& wait) {
   return copy;
 }
 
-// MPI makes a part of a communicator in one call that waits. A thread of its own waits for it, so that this
-// one keeps its deadline.
+// MPI_Comm_create_group blocks, so a separate thread calls it and this one keeps its deadline.
 MPI_Comm make_group(MPI_Comm comm, const std::vector<int>& ranks, OpWait& wait) {
   struct State {
     std::atomic<bool> done{false};

@@ -14,18 +14,19 @@
 
 namespace zeno::comm {
 
-// Throws Error(peer) with MPI's own words unless `code` is MPI_SUCCESS.
+// Throws Error(peer) with MPI's error text unless `code` is MPI_SUCCESS.
 void check_mpi(int code, const char* what);
 
-// A communicator of our own, so that our messages meet no others. Collective; waits for all ranks under
-// `wait`. MPI frees it in MPI_Finalize: freeing it earlier would be one more collective call.
+// A duplicate of `comm`, so that our messages do not mix with those of others. Collective; waits for all
+// ranks under `wait`. MPI frees it in MPI_Finalize, because freeing it earlier would be one more collective
+// call.
 MPI_Comm duplicate(MPI_Comm comm, OpWait& wait);
-// The same of `ranks` of `comm` only, for MPI's own collectives among them. Collective over them.
+// A communicator of only `ranks` of `comm`, for MPI's own collectives. Collective over these ranks.
 MPI_Comm make_group(MPI_Comm comm, const std::vector<int>& ranks, OpWait& wait);
 
 class MpiLink final : public RemoteLink {
  public:
-  // `ranks` of `comm` are the places of the group; `sums` has these ranks and no others, or is null: MPI does
+  // `ranks` of `comm` are the places of the group. `sums` has exactly these ranks, or is null when MPI does
   // not sum.
   MpiLink(MPI_Comm comm, MPI_Comm sums, std::vector<int> ranks)
       : comm_(comm), sums_(sums), ranks_(std::move(ranks)) {}

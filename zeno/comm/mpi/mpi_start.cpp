@@ -11,7 +11,7 @@
 namespace zeno::comm {
 namespace {
 
-// Open MPI that finds nobody to ask for the other processes prints a page and ends this one with exit code 1.
+// If Open MPI finds no process manager, it prints a page of text and ends the process with exit code 1.
 void check_launcher(const LaunchInfo& launch) {
   if (launch.launcher != "slurm" || launch.process_manager == ProcessManager::pmix) return;
   require(launch.process_manager != ProcessManager::none, ErrorKind::usage,

@@ -17,7 +17,7 @@
 namespace zeno::comm {
 namespace {
 
-// When the process ends, not before: until then it may say what failed.
+// Lingers only when the process ends; until then it may print what failed.
 void linger_at_exit(std::shared_ptr<MpiHub> hub) {
   static std::shared_ptr<MpiHub> leaving;
   leaving = std::move(hub);
@@ -26,8 +26,8 @@ void linger_at_exit(std::shared_ptr<MpiHub> hub) {
   std::at_quick_exit(linger);
 }
 
-// What keeps this rank from answering: a disk that has been silent for its deadline; or, once the world has
-// failed, for that of a rank, if that is shorter.
+// The file operation that this rank is stuck in: one that has taken longer than the disk deadline, or, once
+// the world has failed, than the deadline of a collective if that is shorter.
 std::optional<DiskStall> disk_stall(MpiHub& hub) {
   const WorldOptions& options = hub.options();
   std::optional<DiskStall> stall = find_disk_stall(options.disk_deadline);
@@ -35,12 +35,12 @@ std::optional<DiskStall> disk_stall(MpiHub& hub) {
   stall = find_disk_stall(std::min(options.deadline, options.disk_deadline));
   try {
     return stall && hub.poll() ? stall : std::nullopt;
-  } catch (...) {  // MPI has no more to say: the world has failed
+  } catch (...) {  // errors of MPI do not matter: the world has failed
     return stall;
   }
 }
 
-// In place of the thread of this rank, which is stuck.
+// Ends the process in place of this rank's thread, which is stuck.
 void leave_stuck(const std::shared_ptr<MpiHub>& hub, const DiskStall& stall) {
   hub->report(hub->layout().rank, stall.text());
   linger_at_exit(hub);
@@ -78,7 +78,7 @@ class MpiWorld final : public World {
     });
   }
 
-  // Without finish() the job has failed, here or elsewhere: the others must know before this process goes.
+  // Without finish() the job has failed, here or elsewhere; the others must know before this process ends.
   ~MpiWorld() override {
     watch_.reset();
     if (finished_) return;
@@ -122,7 +122,7 @@ class MpiWorld final : public World {
     parts.recorder = flight_->recorder();
     parts.flight = flight_;
     parts.reduction = reduction;
-    const bool on_cpu = device.kind == Device::Kind::cpu;  // else NCCL sums
+    const bool on_cpu = device.kind == Device::Kind::cpu;  // otherwise NCCL sums
     parts.link = hub_->link(layout, on_cpu ? reduction : Reduction::tree);
     if (on_cpu) return make_group_communicator(std::move(parts));
     parts.device_staging_bytes = hub_->options().device_staging_bytes;
@@ -141,7 +141,7 @@ class MpiWorld final : public World {
     std::optional<Failure> failure;
     try {
       failure = hub_->poll();
-    } catch (...) {  // MPI has no more to say; the error is there
+    } catch (...) {  // errors of MPI do not matter; the first one is already known
     }
     flight_->tell(error, failure);
   }
@@ -155,7 +155,7 @@ class MpiWorld final : public World {
   }
 
  private:
-  // NCCL connects the members of larger groups with one exchange, which takes all ranks of the world.
+  // NCCL connects the members of all groups with one exchange over all ranks of the world.
   std::unique_ptr<Communicator> cuda_communicator(GroupParts parts, Device device) {
     if (parts.layout.size > 1) {
       const Exchange among_members = [this, members = parts.layout.ranks](std::string_view bytes) {

@@ -1,4 +1,4 @@
-// The adapter in a checkpoint of a run that trained adapters only, as a folder of PEFT's.
+// Exports the adapter from a checkpoint of a run that trained only an adapter, as a PEFT folder.
 #pragma once
 
 #include "zeno/base/file.h"
@@ -7,14 +7,14 @@ namespace zeno::train {
 
 struct AdapterExport {
   Path checkpoint;
-  Path base;  // folder of the model it belongs to; empty: what the run started from
+  Path base;  // folder of the base model; empty: the one the run started from
   Path out;
-  bool overwrite = false;  // replace an adapter that is already there
+  bool overwrite = false;  // replace an existing adapter
 };
 
-// Did the run of this checkpoint train adapters only?
+// Whether the run of this checkpoint trained only an adapter.
 bool holds_adapter(const Path& checkpoint);
-// Blocking; a piece at a time. Error(usage) for folders that do not fit.
+// Blocking; holds one piece in memory at a time. Error(usage) for folders that do not match.
 void export_adapter(const AdapterExport& options);
 
 }  // namespace zeno::train

@@ -19,7 +19,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-// The error of `work`, or an empty string.
+// Runs `work` and returns its error, or an empty string.
 template <class F>
 std::string problem_of(F&& work) {
   try {
@@ -30,10 +30,10 @@ std::string problem_of(F&& work) {
   }
 }
 
-// What a rank's file of states on disk becomes in a checkpoint; without a header: nothing.
+// How a rank's file of states on disk becomes a part of a checkpoint; without a header, it does not.
 struct SwapPart {
   std::string header;
-  std::vector<checkpoint::Extent> extents;  // in the order of the file
+  std::vector<checkpoint::Extent> extents;  // in file order
 };
 
 SwapPart swap_part(const zero::Snapshot& snapshot, const checkpoint::Manifest& manifest,
@@ -72,7 +72,7 @@ checkpoint::Manifest CheckpointSaver::layout(int64_t step, const std::string& ru
   return manifest;
 }
 
-// What an earlier attempt at this step left must be gone before any rank writes.
+// Removes what an earlier attempt at this step left, before any rank writes.
 bool CheckpointSaver::prepare(const Path& folder, int64_t step) {
   std::string problem;
   if (leads()) {
@@ -91,7 +91,7 @@ bool CheckpointSaver::start(int64_t step, const std::string& run, int64_t best, 
   const std::string problem = finish();
   if (!problem.empty() && world_.rank() == 0)
     log_warning("{}; training continues, and the earlier checkpoints are complete", problem);
-  if (step == saved_) return true;  // writing it again would take away a whole one first
+  if (step == saved_) return true;  // writing it again would first remove an intact checkpoint
   const Path folder = options_.folder / checkpoint::checkpoint_name(step);
   if (!prepare(folder, step)) return false;
   under_way_ = step;
@@ -104,10 +104,10 @@ bool CheckpointSaver::start(int64_t step, const std::string& run, int64_t best, 
                           manifest = std::move(manifest), rank = world_.rank()]() mutable {
     set_log_rank(rank);
     const std::string failed = problem_of([&] { write_own_files(folder, layout); });
-    engine_.snapshot().release();  // also when it failed
+    engine_.snapshot().release();  // also after a failure
     own_file.set_value(failed);
     manifest.set_value(problem_of([&] {
-      // Also after a failure: the others wait for this rank there.
+      // Also after a failure, because the other ranks wait for this one in it.
       if (options_.collect) layout.files = options_.collect(folder);
       if (!leads() || !failed.empty()) return;
       write_manifest(folder, layout);
@@ -140,7 +140,7 @@ std::string CheckpointSaver::finish() {
   return problem;
 }
 
-// States on disk are there already where the file that has them can be moved into the folder.
+// States on disk need not be written if their file can be moved into the folder.
 void CheckpointSaver::write_own_files(const Path& folder, const checkpoint::Manifest& manifest) {
   zero::Snapshot& snapshot = engine_.snapshot();
   const int rank = world_.rank();
@@ -150,11 +150,11 @@ void CheckpointSaver::write_own_files(const Path& folder, const checkpoint::Mani
       swap.header.empty() ? std::nullopt : snapshot.give_file(folder);
   if (given) extents.resize(snapshot.pieces_in_memory());
   std::optional<checkpoint::StateFileWriter> writer;
-  if (!extents.empty() || !given) {  // every rank has a file: peers look for it
+  if (!extents.empty() || !given) {  // every rank writes a file, because peers look for it
     writer.emplace(folder, manifest, rank, std::move(extents));
     writer->write([&](size_t begin, size_t end) { return snapshot.part(begin, end); }, zero::Snapshot::kPart);
   }
-  snapshot.release();  // before the disk has it, so that training can continue
+  snapshot.release();  // before the data is synced to disk, so that training can continue
   std::vector<checkpoint::StateFile> files;
   if (writer) files.push_back(writer->commit());
   if (given) {
@@ -166,7 +166,7 @@ void CheckpointSaver::write_own_files(const Path& folder, const checkpoint::Mani
   checkpoint::leave_note(folder, rank, manifest.ranks, files);
 }
 
-// What a failed save has written takes the space that the next one may need.
+// Removes what a failed save has written: the next one may need the space.
 void CheckpointSaver::make_room() {
   const Path folder = options_.folder / checkpoint::checkpoint_name(under_way_);
   const std::string problem = problem_of([&] {
@@ -176,8 +176,8 @@ void CheckpointSaver::make_room() {
 }
 
 std::vector<checkpoint::StateFile> CheckpointSaver::wait_for_note(const Path& folder, int rank) {
-  // A disk may take its time. Once all ranks say that they are done, their notes must be seen soon: before
-  // those who wait for this rank take it for dead.
+  // The disk may be slow. But once all ranks say that they are done, their notes must appear within half of
+  // the deadline, before other ranks take this one for dead.
   std::optional<Clock::time_point> end;
   while (true) {
     if (auto note = checkpoint::read_note(folder, rank, world_.size())) return std::move(*note);
@@ -198,7 +198,7 @@ void CheckpointSaver::write_manifest(const Path& folder, checkpoint::Manifest ma
   checkpoint::commit_manifest(folder, manifest);
 }
 
-// The new checkpoint is whole by now: what is left of older ones is no failure of it.
+// The new checkpoint is complete by now, so a failure to remove older ones is only a warning.
 void CheckpointSaver::keep(int64_t newest, int64_t best) {
   checkpoint::Retention retention = options_.retention;
   retention.keep_best = best;

@@ -1,9 +1,9 @@
-// Writes checkpoints while training continues. start() takes a snapshot, which is all that training may have
-// to wait for; a thread of each rank then writes that rank's file, and rank 0's thread writes the manifest
-// when the files of all ranks are on the disk. At most one save is in progress.
+// Writes checkpoints while training continues. start() takes a snapshot; training waits for nothing else.
+// Then a thread of each rank writes that rank's file, and rank 0's thread writes the manifest when the files
+// of all ranks are on the disk. At most one save is in progress.
 //
-// A failed save leaves earlier checkpoints unchanged. Ranks learn of it when they meet, at the next start()
-// or finish(), from each other and not from the disk, which may be full. Thread rule: the trainer's thread.
+// A failed save leaves earlier checkpoints unchanged. Ranks learn of it from each other, at the next start()
+// or finish(), and not from the disk, which may be full. Thread rule: the trainer's thread.
 #pragma once
 
 #include <atomic>
@@ -24,32 +24,33 @@ namespace zeno::train {
 struct SaverOptions {
   Path folder;  // holds one folder for each checkpoint
   checkpoint::Retention retention;
-  std::chrono::milliseconds deadline{300'000};  // of the run: longest wait for another rank
-  // Prepares the folder and writes the manifest; one for all ranks that see the same folder.
+  std::chrono::milliseconds deadline{300'000};  // the run's: longest wait for another rank
+  // The rank that prepares the folder and writes the manifest: one for all ranks that see the same folder.
   int leader = 0;
-  // Where ranks do not all see the same folder: called on each, on its writing thread, after its file is
-  // there or has failed. Returns the files of all ranks; empty: they are found by their notes.
+  // Set if the ranks do not all see the same folder: called on each rank, on its writing thread, after its
+  // file is written or has failed. Returns the files of all ranks. Not set: they are found by the notes in
+  // the folder.
   std::function<std::vector<checkpoint::StateFile>(const Path& folder)> collect;
 };
 
 class CheckpointSaver {
  public:
   CheckpointSaver(SaverOptions options, zero::Engine& engine, comm::World& world);
-  // Gives up a save that still waits for other ranks, because they may be gone. Call finish() for a clean
+  // Abandons a save that still waits for other ranks, because they may be gone. Call finish() for a clean
   // end.
   ~CheckpointSaver();
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
 
   // Collective, between steps: saves the state after `step` steps. `run` is what the trainer needs to resume,
-  // a JSON object, the same on all ranks; the checkpoint of step `best` is not removed. Waits for the save
-  // before, and warns when that has failed. False: the folder cannot be made, which is a warning too. A step
-  // that is saved already stays as it is. Takes the engine's snapshot, unless it was just `taken` after the
-  // same step.
+  // a JSON object, the same on all ranks; the checkpoint of step `best` is not removed. Waits for the
+  // previous save, and warns if that failed. Returns false, with a warning, if the folder cannot be made.
+  // Does nothing for a step that is saved already. Takes the engine's snapshot, unless it was just `taken`
+  // after the same step.
   bool start(int64_t step, const std::string& run, int64_t best = -1, bool taken = false);
-  // Is a save of this rank still being written? Does not involve other ranks.
+  // Whether a save of this rank is still being written. Does not involve other ranks.
   bool busy() const;
-  // Collective: waits for the save under way. Returns its error, or an empty string; the same on all ranks.
+  // Collective: waits for the save in progress. Returns its error, or an empty string; the same on all ranks.
   std::string finish();
 
  private:
@@ -67,7 +68,7 @@ class CheckpointSaver {
   comm::World& world_;
   int64_t saved_ = -1, under_way_ = -1;  // steps
   std::thread thread_;
-  // Errors of writing this rank's file and, on the leading rank, the manifest; empty strings if there are
+  // Errors from writing this rank's file and, on the leading rank, the manifest; empty strings if there are
   // none.
   std::future<std::string> own_file_, manifest_;
   std::atomic<bool> all_written_{false}, given_up_{false};

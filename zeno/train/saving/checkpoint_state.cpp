@@ -30,7 +30,7 @@ std::vector<std::pair<State, std::string_view>> states_of(const zero::Engine& en
   return found;
 }
 
-// Such a checkpoint is whole: an older one would not help.
+// These errors are Error(usage): the checkpoint is intact, and an older one would not help.
 void check_tensors(const checkpoint::Checkpoint& from, const zero::Engine& engine) {
   constexpr std::string_view kAdvice =
       "it is of another model, or other parts of it were trained; use the same, or another --out";

@@ -52,7 +52,7 @@ void require_moments(const DeepSpeedCheckpoint& checkpoint) {
           checkpoint.folder().string(), reason.empty() ? "" : ": ", reason);
 }
 
-// Values of one state. Frozen parameters come from the model folder and have no moments.
+// Reads values of one state. Frozen parameters are read from the model folder and have no moments.
 model::WeightReader reader_of(std::shared_ptr<const DeepSpeedCheckpoint> checkpoint, DeepSpeedState state,
                               const zero::Engine& engine) {
   std::vector<nn::Parameter> table = engine.units().params;

@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 
 FolderLock::FolderLock(Path folder, std::chrono::milliseconds patience)
     : folder_(std::move(folder)), made_(!folder_exists(folder_)) {
-  // Again when the run before has removed the file since it was opened here.
+  // Tries again if the previous run has removed the file since it was opened here.
   for (;;) {
     file_.emplace(create_lock_file(folder_, ".zeno-lock"));
     const LockResult result = take(patience);
@@ -42,15 +42,15 @@ LockResult FolderLock::take(std::chrono::milliseconds patience) {
   }
 }
 
-// The run may have failed because of this disk, so do not wait long for it.
+// Does not wait long for the disk: the run may have failed because of it.
 FolderLock::~FolderLock() {
   const auto file = std::make_shared<std::optional<File>>(std::move(file_));
   const auto release = [file, folder = folder_, made = made_] {
-    remove_file((*file)->path());  // while it is locked, so that it is ours
+    remove_file((*file)->path());  // while it is still locked by this run
     file->reset();
     if (!made) return;
     const DiskOperation waiting("removing", folder);
-    ::rmdir(folder.c_str());  // fails when anything is in it
+    ::rmdir(folder.c_str());  // fails if it is not empty
   };
   try {
     finishes_within(2s, release);

@@ -1,4 +1,4 @@
-// One run at a time in an output folder: two would mix their checkpoints and metrics.
+// Allows one run at a time in an output folder: two would mix their checkpoints and metrics.
 #pragma once
 
 #include <chrono>
@@ -8,19 +8,19 @@
 
 namespace zeno::train {
 
-// Holds the folder until it is destroyed or the process ends, however it ends. Its file `.zeno-lock` goes
-// with it, unless the process is killed or the disk does not respond; so does a folder that was made for it
-// and is still empty. If the file system has no locks, it holds nothing, and a warning says so.
+// Locks the folder until it is destroyed or the process ends, for whatever reason. It then removes its file
+// `.zeno-lock`, and the folder if it made it and it is still empty, unless the process is killed or the disk
+// does not respond. If the file system has no locks, it warns and locks nothing.
 class FolderLock {
  public:
-  // Makes the folder where there is none. Error(usage) when another run has it for longer than that: one that
-  // was killed a moment ago, to be restarted, may still be on its way out.
+  // Makes the folder if there is none. Waits up to `patience` for another run, which may just have been
+  // killed and still be ending; then throws Error(usage).
   explicit FolderLock(Path folder, std::chrono::milliseconds patience = std::chrono::seconds(3));
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
-  // Did another run have it at first?
+  // Whether another run had the lock at first.
   bool waited() const { return waited_; }
 
  private:

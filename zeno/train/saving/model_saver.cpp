@@ -9,7 +9,7 @@
 
 namespace zeno::train {
 
-// If rank 0 cannot write, it continues reading, because the others take part in that.
+// If rank 0 cannot write, it still reads to the end, because reading is collective.
 template <class Make>
 std::string ModelSaver::write(const Path& folder, const Make& make) {
   std::string problem;

@@ -64,7 +64,7 @@ void check(const config::TrainConfig& config, bool waited) {
 
 void lock_output_folder(const config::RunConfig& run, comm::World& world,
                         std::unique_ptr<const FolderLock>& lock) {
-  // The other ranks wait meanwhile.
+  // The other ranks are waiting, so this must take less than their deadline.
   const std::chrono::milliseconds half(int64_t(run.deadline_s * 500));
   comm::work_together(world, "the lock of --out", [&] {
     if (world.rank() == 0)

@@ -1,4 +1,4 @@
-// What an output folder holds already, and whether a run may write there.
+// Whether a run may write to an output folder, given what it already holds.
 #pragma once
 
 #include <memory>
@@ -9,12 +9,11 @@
 
 namespace zeno::train {
 
-// Collective: takes the folder for this run. Rank 0 puts the lock into `lock`; the others do not touch it.
+// Collective: locks the folder for this run. Rank 0 puts the lock into `lock`; the others do not touch it.
 void lock_output_folder(const config::RunConfig& run, comm::World& world,
                         std::unique_ptr<const FolderLock>& lock);
 
-// Collective: Error(usage) where the run would write over something that is not its own to replace. `lock` is
-// rank 0's.
+// Collective: Error(usage) if the run would overwrite something that it may not replace. `lock` is rank 0's.
 void check_output_folder(const config::TrainConfig& config, comm::World& world,
                          const std::unique_ptr<const FolderLock>& lock);
 

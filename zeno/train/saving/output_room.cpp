@@ -26,7 +26,7 @@ void check_output_room(const config::RunConfig& run, const zero::Engine& engine,
           "another --out",
           run.out, format_bytes(result), format_bytes(room));
   if (run.save_every == 0) return;
-  // One more than is kept is there while it is written.
+  // While a checkpoint is written, there is one more than are kept.
   const size_t one = checkpoint_bytes(engine),
                there = checkpoint::list_checkpoints(checkpoints_of(run)).size(),
                kept = size_t(run.keep_last) + 1, more = kept > there ? kept - there : 1;

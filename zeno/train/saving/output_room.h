@@ -1,4 +1,4 @@
-// Whether the output of a run fits on its disk: better known before the first step than after the last one.
+// Checks before the first step whether the output of a run fits on its disk.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace zeno::train {
 
-// Error(io) if the disk of --out has no room for a result of this many bytes, a warning if only the
-// checkpoints do not fit. Call when the engine has taken what it needs of the disk.
+// Error(io) if the disk of --out has no room for a result of this many bytes; a warning if only the
+// checkpoints do not fit. Call it once the engine has reserved its own space on the disk.
 void check_output_room(const config::RunConfig& run, const zero::Engine& engine, size_t result);
 
 }  // namespace zeno::train

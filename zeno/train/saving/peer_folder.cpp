@@ -26,9 +26,9 @@ namespace {
 
 using checkpoint::kManifestName;
 
-// One for each output folder and user.
+// There is one for each output folder and user.
 Path path_of(const config::RunConfig& run) {
-  std::error_code ignored;  // a path that cannot be looked at is refused later
+  std::error_code ignored;  // a path that cannot be read is refused later
   const Path given = std::filesystem::absolute(run.out);
   const DiskOperation waiting("inspecting", given);
   const Path out = std::filesystem::weakly_canonical(given, ignored);
@@ -41,10 +41,10 @@ constexpr std::string_view kIdName = "id";
 
 std::string marker_name(int rank, const std::string& round) { return fmt::format("rank-{}-{}", rank, round); }
 
-// Says in the output folder which snapshots belong to it.
+// The file in the output folder that says which snapshots belong to it.
 Path id_file(const config::RunConfig& run) { return Path(run.out) / "peer_snapshots.id"; }
 
-// What `read` returns, or nothing where `path` has gone: a run that ends may remove it at any moment.
+// Returns what `read` returns, or nothing if `path` is gone: a run that ends may remove it at any moment.
 template <class Read>
 auto unless_gone(const Path& path, const Read& read) -> decltype(read()) {
   try {
@@ -61,7 +61,7 @@ std::string read_id(const Path& file) {
 
 std::string id_of(const config::RunConfig& run) { return read_id(id_file(run)); }
 
-// Do the snapshots of `folder` belong to the run `id`?
+// Whether the snapshots in `folder` belong to the run `id`.
 bool belongs(const Path& folder, const std::string& id) {
   return !id.empty() && read_id(folder / kIdName) == id;
 }
@@ -74,11 +74,11 @@ std::vector<Path> list_peer_snapshots(const config::RunConfig& run) {
   return unless_gone(folder, [&] { return checkpoint::list_checkpoints(folder); });
 }
 
-// Of one snapshot on one host.
+// One snapshot on one host.
 struct PeerFolder::Inventory {
   int64_t step = 0;
   int group = 0;
-  int ranks = 0;  // that wrote it; 0: the manifest is not here
+  int ranks = 0;  // number of ranks that wrote it; 0: the manifest is not on this host
   std::set<std::string> files;
 };
 
@@ -100,7 +100,7 @@ PeerFolder::PeerFolder(const config::RunConfig& run, comm::World& world)
   }
   problem = comm::first_problem(world, problem, "folder of snapshots");
   require(problem.empty() || !wanted, ErrorKind::io, "{}", problem);
-  // Without a wish for snapshots, only what an earlier run left counts.
+  // If the run takes no snapshots, only what an earlier run left counts.
   bool any = wanted;
   for (const std::string& theirs : world.exchange(there ? "there" : "")) any |= !theirs.empty();
   if (!any || !problem.empty()) return;
@@ -112,11 +112,11 @@ PeerFolder::PeerFolder(const config::RunConfig& run, comm::World& world)
 
 PeerFolder::~PeerFolder() {
   const DiskOperation waiting("removing", path_);
-  std::error_code ignored;  // others may have removed it, or something is in it
+  std::error_code ignored;  // another rank may have removed it, or it is not empty
   std::filesystem::remove(path_, ignored);
 }
 
-// For this user only: no other user may read the state of a model, or put one there.
+// Accessible to this user only: no other user may read the state of a model, or put one there.
 void PeerFolder::make_folder() const {
   make_folders(path_.parent_path());
   const DiskOperation waiting("creating", path_);
@@ -132,7 +132,7 @@ void PeerFolder::make_folder() const {
           path_.string());
 }
 
-// Ranks share a folder when they see each other's marks in it, whatever their hosts are called.
+// Ranks share a folder if they see each other's marks in it, whatever the names of their hosts.
 void PeerFolder::find_groups() {
   const std::string round = world_.exchange(fmt::format("{}-{}", getpid(), ::time(nullptr)))[0];
   const Path mark = path_ / marker_name(world_.rank(), round);
@@ -149,18 +149,18 @@ void PeerFolder::find_groups() {
   world_.exchange("unmarked");
 }
 
-// Snapshots of a newer Zeno stop the run, whichever run made them.
+// Snapshots written by a newer Zeno stop the run, whichever run they belong to.
 void PeerFolder::refuse_newer() const {
   comm::work_together(world_, "versions of peer snapshots", [&] {
     if (!leads()) return;
     for (const Path& snapshot : checkpoint::list_checkpoints(path_)) {
-      if (checkpoint::is_newer(snapshot)) checkpoint::read_manifest(snapshot);  // says so
+      if (checkpoint::is_newer(snapshot)) checkpoint::read_manifest(snapshot);  // throws the error
     }
   });
 }
 
-// Snapshots are useful to the run that made them, or one that resumes it: both have its output folder. A host
-// that was not there has none, or those of another run.
+// Removes snapshots of other runs. A run and one that resumes it have the same output folder. A host that was
+// not part of the run has no snapshots, or those of another run.
 void PeerFolder::drop_foreign() {
   id_ = world_.exchange(world_.rank() == 0 && run_.resume == "auto" ? id_of(run_) : "")[0];
   if (leads() && !id_.empty() && !belongs(path_, id_)) {
@@ -176,7 +176,7 @@ void PeerFolder::clear(int64_t but_step) const {
   }
 }
 
-// A list for each snapshot: step, ranks of the manifest, files.
+// For each snapshot: step, ranks of the manifest, files.
 std::string PeerFolder::list_own() const {
   std::vector<std::string> snapshots;
   for (const std::string& name : list_folder(path_)) {
@@ -227,7 +227,7 @@ std::optional<std::vector<PeerFolder::Move>> PeerFolder::moves_for(int64_t step,
     on[entry.group] = &entry;
     ranks = std::max(ranks, entry.ranks);
   }
-  if (ranks == 0) return std::nullopt;  // never finished
+  if (ranks == 0) return std::nullopt;  // the snapshot was never finished
   const auto has = [&](int group, const std::string& file) {
     return on.contains(group) && on[group]->files.contains(file);
   };
@@ -270,7 +270,7 @@ bool PeerFolder::fetch(const Path& folder, const std::vector<Move>& moves) {
     }
   };
   attempt([&] { make_folders(folder); });
-  // In one order on all ranks, so that there is no circular wait; pairs that share no rank run concurrently.
+  // All ranks use the same order, so there is no circular wait; pairs that share no rank run concurrently.
   for (const Move& move : moves) {
     const PeerTransfer::End end{move.from == world_.rank() ? move.to : move.from, folder / move.file};
     if (move.from == world_.rank()) attempt([&] { transfer_->move(end, {}); });

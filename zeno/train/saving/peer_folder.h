@@ -1,6 +1,6 @@
-// The folder of a run's peer snapshots: checkpoints like any other, in a memory file system of each host
-// (docs/faults.md). The memory of such a file system outlives the processes, so the next run resumes from
-// what a killed run left there. Each host has the files of its own ranks and copies of another host's.
+// The folder of a run's peer snapshots: ordinary checkpoints in a memory file system of each host
+// (docs/faults.md). Such a file system outlives the processes, so the next run can resume from what a killed
+// run left there. Each host has the files of its own ranks and copies of another host's.
 //
 // All calls are collective and block. Thread rule: the trainer's thread; transfer() by one thread at a time.
 #pragma once
@@ -23,12 +23,12 @@ class PeerFolder {
   // Creates the folder if the run takes snapshots, for this user only, and finds out which ranks see the same
   // one. --resume auto resumes from the snapshots of its own output folder; those of others do not count.
   PeerFolder(const config::RunConfig& run, comm::World& world);
-  // An empty folder goes.
+  // Removes the folder if it is empty.
   ~PeerFolder();
   PeerFolder(const PeerFolder&) = delete;
   PeerFolder& operator=(const PeerFolder&) = delete;
 
-  // False: the run takes no snapshots and none are there.
+  // False if the run takes no snapshots and there are none.
   bool exists() const { return groups_.has_value(); }
   const Path& path() const { return path_; }
   const PeerGroups& groups() const { return *groups_; }
@@ -36,17 +36,17 @@ class PeerFolder {
   // Null when all ranks see the same folder.
   PeerTransfer* transfer() const { return transfer_.get(); }
 
-  // Snapshots that the run can resume from, newest first, as folders of this rank; as many on all ranks.
-  // Files that are only on another host are fetched. `replicated`: every rank keeps, and will read, all of
+  // The snapshots that the run can resume from, newest first, as folders of this rank; the same number on all
+  // ranks. Fetches files that are only on another host. `replicated`: every rank keeps, and will read, all of
   // the state.
   std::vector<Path> find(bool replicated);
-  // The run resumes after `step` (0: from the start): other snapshots are removed.
+  // Called when the run resumes after `step` (0: from the start): removes other snapshots.
   void begin(int64_t step);
-  // The run went well: the folder goes, and everything in it.
+  // Called when the run went well: removes the folder and everything in it.
   void remove();
 
  private:
-  // What one host has of a snapshot.
+  // The files of a snapshot that one host has.
   struct Inventory;
   // A file that one rank sends to another.
   struct Move;
@@ -72,7 +72,7 @@ class PeerFolder {
 };
 
 // Finished snapshots of this output folder in the memory of this host, newest first. For callers outside the
-// job; snapshots may go at any time, with the run.
+// job; the run may remove snapshots at any time.
 std::vector<Path> list_peer_snapshots(const config::RunConfig& run);
 
 }  // namespace zeno::train

@@ -1,6 +1,6 @@
 // Which ranks share a memory folder, and which rank keeps a second copy of which rank's state. Ranks of one
-// host form a group; the copy of a rank's file is on a rank of the next group, so that a lost host loses
-// nothing.
+// host form a group; the copy of a rank's file is on a rank of the next group, so no file is lost with a
+// host.
 //
 // Plain values; no thread rule.
 #pragma once

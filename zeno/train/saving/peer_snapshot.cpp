@@ -16,7 +16,7 @@
 namespace zeno::train {
 namespace {
 
-// What a file has beside its values: a header and a few lines of the manifest for each piece, rounded up.
+// What a file has besides its values: for each piece a header and a few lines of the manifest, rounded up.
 constexpr size_t kBytesPerPiece = 512;
 
 size_t bytes_below(const Path& folder) {
@@ -45,7 +45,7 @@ PeerSaver::PeerSaver(const config::RunConfig& run, PeerFolder& folder, zero::Eng
   saver_ = std::make_unique<CheckpointSaver>(std::move(options), engine, world);
 }
 
-// Of the ranks whose files come to lie in this rank's folder.
+// Checks the room for all ranks whose files are stored in this rank's folder.
 void PeerSaver::check_room() const {
   const PeerGroups& groups = folder_.groups();
   const zero::Snapshot& snapshot = engine_.snapshot();
@@ -81,7 +81,7 @@ bool PeerSaver::due(int64_t step, bool busy) {
 
 void PeerSaver::start(int64_t step, const std::string& run, bool taken) {
   wait();
-  // Room for this one; the newest whole one stays.
+  // Makes room for this snapshot; the newest complete one stays.
   if (folder_.leads()) {
     try {
       checkpoint::apply_retention(folder_.path(), {.keep_last = config::kPeerSnapshots - 1}, step - 1);
@@ -99,8 +99,8 @@ void PeerSaver::wait() {
   if (!problem.empty() && world_.rank() == 0) log_warning("{}; training continues", problem);
 }
 
-// A copy of every file goes to another host, and what all ranks have written becomes known to all. A rank
-// that has failed takes part like the others: they would wait for it.
+// Copies every file to another host, and tells all ranks which files were written. A rank that has failed
+// takes part too, because the others would wait for it.
 std::vector<checkpoint::StateFile> PeerSaver::share(const Path& folder) {
   const PeerGroups& groups = folder_.groups();
   const int rank = world_.rank(), ranks = world_.size(), partner = groups.partner(rank);

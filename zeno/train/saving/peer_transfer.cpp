@@ -31,7 +31,7 @@ void PeerTransfer::pass(int to, const void* out, int64_t out_bytes, int from, vo
 }
 
 void PeerTransfer::move(const End& out, const End& in) {
-  std::exception_ptr problem;  // of our own files; the other side still gets its bytes
+  std::exception_ptr problem;  // an error of this rank's files; the other side still gets its bytes
   const auto attempt = [&](const auto& action) {
     if (problem) return;
     try {

@@ -1,9 +1,8 @@
-// Files and small texts between ranks that do not see the same folder, over a separate communicator and
-// streams: the streams of training are not touched.
+// Sends files and small texts between ranks that do not see the same folder, over a separate communicator and
+// separate streams, so that training is not disturbed.
 //
-// Owns its buffers. All calls block. A rank that cannot read or write tells the other side and still takes
-// part, so that no rank waits for it; a rank that is gone is an Error(peer). Thread rule: one thread at a
-// time.
+// All calls block. A rank that cannot read or write tells the other side and still takes part, so that no
+// rank waits for it; a rank that is gone is an Error(peer). Thread rule: one thread at a time.
 #pragma once
 
 #include <memory>
@@ -23,14 +22,14 @@ class PeerTransfer {
 
   // One end of a transfer; the rank at the other end calls move() with its own.
   struct End {
-    int rank = -1;  // -1: nothing this way
+    int rank = -1;  // -1: nothing in this direction
     Path file;
   };
   // Sends one file and receives another at the same time, in pieces. A received file is complete or does not
-  // exist. Throws after the other side has been served.
+  // exist. Errors are thrown at the end, after the other side has got its data.
   void move(const End& out, const End& in);
 
-  // Collective: the texts of all ranks.
+  // Collective: returns the texts of all ranks.
   std::vector<std::string> gather(const std::string& mine);
 
  private:

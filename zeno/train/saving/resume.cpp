@@ -24,15 +24,15 @@ RunState state_of(const Path& folder) {
   return parse_run_state(checkpoint::read_manifest(folder).run, folder.string());
 }
 
-// What is on the disk: checkpoints whose manifest and headers are whole, newest first. `damage` is the error
+// What is on the disk: checkpoints whose manifest and headers are intact, newest first. `damage` is the error
 // of the oldest damaged checkpoint.
 struct Found {
   std::vector<Path> folders;
   std::string damage;
 };
 
-// A damaged checkpoint makes an automatic resume take an older one. Everything else (a limit, a disk that is
-// away, a newer Zeno's) is no reason to: the run ends, and what is newer stays.
+// Only a damaged checkpoint makes --resume auto fall back to an older one. After any other error (a limit, a
+// disk that is offline, a checkpoint of a newer Zeno) the run ends, and newer checkpoints stay.
 bool is_damage(const Error& error) {
   return error.kind() == ErrorKind::data && dynamic_cast<const NewerVersion*>(&error) == nullptr;
 }
@@ -41,7 +41,7 @@ Found look_for_checkpoints(const config::RunConfig& run) {
   const bool automatic = run.resume == "auto";
   std::vector<Path> there{run.resume};
   if (automatic) there = checkpoint::list_checkpoints(checkpoints_of(run));
-  // The folder of a run stands for its newest checkpoint.
+  // The output folder of a run means its newest checkpoint.
   const std::vector<Path> below = checkpoint::list_checkpoints(Path(run.resume) / "checkpoints");
   if (!automatic && !below.empty()) there = {below.front()};
   Found found;
@@ -58,7 +58,7 @@ Found look_for_checkpoints(const config::RunConfig& run) {
   return found;
 }
 
-// What rank 0 sees is what all take, each below its own path.
+// All ranks take what rank 0 finds, each under its own path.
 Found find_on_disk(const config::RunConfig& run, comm::World& world) {
   const Path base = run.resume == "auto" ? checkpoints_of(run) : Path(run.resume);
   std::vector<std::string> texts;
@@ -78,7 +78,7 @@ Found find_on_disk(const config::RunConfig& run, comm::World& world) {
   return found;
 }
 
-// What is damaged, empty when nothing is; the same on all ranks.
+// Returns what is damaged, empty if nothing is; the same on all ranks.
 std::string try_restore(const Path& folder, const RunState& now, zero::Engine& engine, comm::World& world,
                         RunState& state) {
   std::string damage;
@@ -121,7 +121,7 @@ std::optional<ResumePoint> find_resume_point(const config::RunConfig& run, const
   ResumePoint point;
   point.folders = found.folders;
   if (!point.folders.empty()) agree_on_checkpoint(point.folders.front(), world);
-  // By step; of equal ones that in memory, which is read faster.
+  // Sorted by step; of two with the same step the one in memory comes first, because it is read faster.
   point.folders.insert(point.folders.begin(), in_memory.begin(), in_memory.end());
   std::ranges::stable_sort(point.folders, std::greater<>{},
                            [](const Path& path) { return checkpoint::step_of(path.filename().string()); });
@@ -139,7 +139,7 @@ std::optional<ResumePoint> find_resume_point(const config::RunConfig& run, const
 void adopt_batch(config::ParsedConfig& parsed, const RunState& saved, int batch_ranks) {
   config::BatchConfig& batch = parsed.config.batch;
   const bool given = parsed.given("train_batch_size") || parsed.given("gradient_accumulation_steps");
-  if (given || saved.train_batch == 0) return;  // DeepSpeed may not say
+  if (given || saved.train_batch == 0) return;  // a DeepSpeed checkpoint may not have it
   if (batch.micro_batch == 0) batch.micro_batch = saved.micro_batch;
   require(saved.train_batch % batch_ranks == 0, ErrorKind::usage,
           "[resume] the run was saved with {} sequences per step, which cannot be split evenly over {} "
@@ -155,7 +155,7 @@ void adopt_setting(config::ParsedConfig& parsed, const RunState& saved) {
   if (!parsed.config.run.choose || saved.stage < 0) return;
   config::BatchConfig& batch = parsed.config.batch;
   if (batch.micro_batch == 0 && batch.grad_accum == 0 && batch.train_batch == saved.train_batch)
-    batch.micro_batch = saved.micro_batch;  // where it does not divide, resolve_batch says what does
+    batch.micro_batch = saved.micro_batch;  // if it does not divide, resolve_batch's error says what does
   const auto adopt = [&](const char* key, auto& field, auto value) {
     if (parsed.given(key)) return;
     field = value;

@@ -1,5 +1,5 @@
-// Going on from a checkpoint: which one, what of the config it decides, and filling an engine from it.
-// Collective where it says so: all ranks take the same one, or none.
+// Resuming from a checkpoint: which one, which values of the config it decides, and loading it into an
+// engine. In calls marked collective all ranks take the same checkpoint, or none.
 #pragma once
 
 #include <optional>
@@ -13,39 +13,38 @@
 
 namespace zeno::train {
 
-// Folder of a run's checkpoints.
+// The folder of a run's checkpoints.
 Path checkpoints_of(const config::RunConfig& run);
 
 // The model folder that the run of a checkpoint started from.
 std::string base_model_of(const Path& checkpoint);
 
-// Does --resume name the newest checkpoint of the output folder, in one way or another? If not, a later
-// --resume auto would take that one for this run's.
+// Whether --resume names the newest checkpoint of the output folder, in whatever form. If not, a later
+// --resume auto would take that checkpoint for one of this run.
 bool goes_on_from(const config::RunConfig& run, const Path& newest);
 
-// Checkpoints that a run may resume from, the newest first, and where the newest whole one stands.
+// Checkpoints that a run may resume from, newest first, and the state of the run in the newest intact one.
 struct ResumePoint {
   std::vector<Path> folders;
   RunState state;
-  bool deepspeed = false;  // the only folder is one of DeepSpeed's (deepspeed_resume.h)
+  bool deepspeed = false;  // the only folder was written by DeepSpeed (deepspeed_resume.h)
 };
 
-// Collective. --resume auto: those of the output folder and those `in_memory` (peer_folder.h), nothing when
-// there is none; a folder: that one, which must be whole.
+// Collective. --resume auto: the checkpoints of the output folder and those `in_memory` (peer_folder.h), or
+// nothing if there are none. --resume with a folder: that checkpoint, which must be intact.
 std::optional<ResumePoint> find_resume_point(const config::RunConfig& run, const std::vector<Path>& in_memory,
                                              comm::World& world);
 
-// The global batch stays the same: with another number of ranks the accumulation changes, and the micro-batch
-// only if necessary. What the user gives wins, and is then held against the checkpoint.
+// Keeps the global batch: with another number of ranks the accumulation changes, and the micro-batch only if
+// necessary. Values that the user gives take precedence, and are later compared with the checkpoint.
 void adopt_batch(config::ParsedConfig& parsed, const RunState& saved, int batch_ranks);
 
-// Where the planner chooses, micro-batch, stage and order stay what they were, since they decide the order of
-// sums. What the user gives wins.
+// If the planner chooses, micro-batch, stage and order stay what they were, because they decide the order of
+// sums. Values that the user gives take precedence.
 void adopt_setting(config::ParsedConfig& parsed, const RunState& saved);
 
-// Collective: fills the engine from the newest checkpoint with every byte correct and returns its state.
-// Older ones are tried when one is damaged and --resume is auto. Error(data) naming the damage when none is
-// left.
+// Collective: loads the newest checkpoint whose checksums are all correct, and returns its state. If one is
+// damaged and --resume is auto, tries older ones. Error(data) with the damage if none is left.
 RunState restore_newest(const ResumePoint& point, const RunState& now, zero::Engine& engine,
                         comm::World& world);
 

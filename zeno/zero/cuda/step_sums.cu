@@ -8,13 +8,13 @@
 namespace zeno::zero::cuda {
 namespace {
 
-// One thread: a few hundred integers per rank, once per step.
+// One thread suffices: a few hundred integers per rank, once per step.
 __global__ void combine_kernel(const StepSums* ranks, int count, double loss_scale, double clip,
                                StepOutcome* outcome) {
   *outcome = combine(ranks, count, loss_scale, clip);
 }
 
-// Integers: the order of the additions does not matter.
+// The sum is of integers, so the order of additions does not matter.
 __global__ void add_hits_kernel(const int32_t* hits, int64_t count, int64_t* sum) {
   int64_t mine = 0;
   const int64_t stride = int64_t(gridDim.x) * blockDim.x;

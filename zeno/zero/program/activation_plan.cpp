@@ -3,12 +3,13 @@
 namespace zeno::zero {
 namespace {
 
-// At the first turn of a backward its own checkpoint is on the device, and that of the next one is due.
+// The first turn of a backward needs its checkpoint on the device, and during it the next turn's would have
+// to come back.
 constexpr int kStay = 2;
 
 struct Turn {
   int begin = 0;   // step
-  int number = 0;  // since the loss
+  int number = 0;  // turns since the loss
 };
 
 std::vector<Turn> turns_of(const std::vector<ComputeStep>& steps) {
@@ -41,7 +42,7 @@ ActivationPlan::ActivationPlan(const CompileInput& input, const std::vector<Comp
   const std::vector<Turn> turns = turns_of(steps);
   for (size_t t = 0; t < turns.size(); ++t) {
     const ComputeStep& first = steps[turns[t].begin];
-    // Tokens are the input of the first layer: they are at hand.
+    // The input of the first layer is the tokens, which stay on the device.
     if (turns[t].number < kStay || first.pass != Pass::recompute || first.layer == 0) continue;
     const Key checkpoint{first.layer - 1, first.micro_batch};
     leaves_[forward.at({first.layer, first.micro_batch})] = checkpoint;

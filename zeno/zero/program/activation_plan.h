@@ -1,8 +1,8 @@
-// Checkpoints of recomputed segments on their way to host memory and back, as a part of the program.
+// Moves the checkpoints of recomputed segments to host memory and back, as a part of the program.
 //
-// Backward takes turns: a segment over a micro-batch. The input of a segment that is recomputed leaves the
-// device after its last use in forward, beside the computation of the next layer, and comes back into new
-// memory beside the turn before its own. The first turns of a backward follow at once: what they need stays.
+// Backward takes turns: in each it runs one segment over one micro-batch. The input of a recomputed segment
+// leaves the device after its last use in forward, while the next layer computes, and comes back into new
+// memory during the turn before its own. What the first turns need stays, because they follow at once.
 #pragma once
 
 #include <map>
@@ -22,9 +22,9 @@ class ActivationPlan {
 
   ActivationPlan(const CompileInput& input, const std::vector<ComputeStep>& steps, ProgramBuilder& builder);
 
-  // Emits what comes back while the turn that begins with step `s` runs, and notes where it will be.
+  // Emits fetches of what comes back during the turn that begins with step `s`, and records where it will be.
   void before(int s, Outputs& outputs);
-  // Emits what leaves now that step `s` has used it.
+  // Emits stores of what can leave once step `s` has used it.
   void after(int s, const Outputs& outputs);
 
  private:
@@ -34,7 +34,7 @@ class ActivationPlan {
   ProgramBuilder& builder_;
   std::map<int, Key> leaves_, returns_;  // by step
   Outputs on_host_;
-  RegionId draining_ = kNoRegion;  // left with the step before
+  RegionId draining_ = kNoRegion;  // the last one that left
 };
 
 }  // namespace zeno::zero

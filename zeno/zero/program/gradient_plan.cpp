@@ -30,7 +30,7 @@ std::vector<int> GradientPlan::grad_groups(const ComputeStep& step) const {
   return groups;
 }
 
-// Gradients live in the group's own storage when every rank keeps them whole; otherwise in a passing buffer.
+// Gradients are in the group's own storage if every rank keeps all of them, otherwise in a region.
 bool GradientPlan::in_region(const Group& group) const {
   return input_.policy.reproducible || !group.grads.empty();
 }
@@ -57,9 +57,9 @@ RegionId GradientPlan::cleared_region(int group) {
   return region;
 }
 
-// Is this the first step to touch its groups' buffers, and does its layer write all there is of them? Then
-// storage need not be cleared: padding between tensors is zero from the start and nobody writes it. Passing
-// buffers are cleared for its sake, and written all the same: on a GPU, writing and adding may differ in
+// Whether this is the first step to touch its groups' buffers and its layer writes all of them. Then storage
+// need not be cleared: the padding between tensors is zero from the start and never written. Regions are
+// cleared because of their padding, and still written instead of added to: on a GPU the two may differ in
 // bits.
 bool GradientPlan::written_whole(const ComputeStep& step) const {
   const UnitTable& units = input_.units;
@@ -105,7 +105,7 @@ void GradientPlan::after(int s) {
     const auto open = buffer_.find(window);
     RegionId region = open != buffer_.end() ? open->second : kNoRegion;
     if (input_.policy.reproducible) {
-      // What the counter still holds, lowest (latest) first; one entry when the count is a power of two.
+      // What is left in the counter, lowest (latest) first; one entry if the count is a power of two.
       auto& levels = levels_[window];
       region = levels.back().second;
       for (levels.pop_back(); !levels.empty(); levels.pop_back()) {
@@ -141,7 +141,7 @@ void GradientPlan::complete(Window window, RegionId region) {
     return;
   }
   if (!input_.data_axes().empty()) enqueue(group, region, !first);
-  // A whole gradient that was summed elsewhere moves into the group's storage.
+  // A full gradient that was summed in a region moves into the group's storage.
   if (region != kNoRegion && input_.units.groups[group].grads.empty()) deposit(group, region);
 }
 
@@ -182,7 +182,7 @@ void GradientPlan::flush() {
   } else {
     reduce_in_two_levels(bucket, elements);
   }
-  // The previous reduction's buffers are only given up now: it may run beside the computation since then.
+  // The previous reduction's buffers are held until here, so that it can overlap the computation in between.
   for (RegionId region : draining_) builder_.hold(region);
   draining_ = input_.policy.overlap ? std::move(sent) : std::vector<RegionId>{};
 }
@@ -193,7 +193,7 @@ void GradientPlan::reduce(Reduce reduce) {
   add(unit, std::move(reduce), reduce_lane());
 }
 
-// What of `elements` goes onto the wire otherwise than as it is.
+// Adds the buffers of a reduction that sends `elements` in another dtype or in cells.
 void GradientPlan::prepare_wire(Reduce& reduce, int64_t elements) {
   const Policy& policy = input_.policy;
   if (reduce.bucket.empty()) return;
@@ -208,7 +208,7 @@ void GradientPlan::prepare_wire(Reduce& reduce, int64_t elements) {
 
 void GradientPlan::reduce_in_two_levels(const std::vector<Pending>& bucket, int64_t elements) {
   const comm::Axes near = input_.data_axes() & comm::kShardAxes, far{comm::Axis::outer};
-  const bool everywhere = input_.policy.grads.has(far);  // each window goes across at once
+  const bool everywhere = input_.policy.grads.has(far);  // each window is reduced across groups at once
   const int64_t sums = elements / input_.mesh.size(near);
   Reduce inside{.over = near}, across{.over = far, .sharded = near};
   across.scatter = input_.policy.optimizer.has(far);

@@ -1,13 +1,13 @@
 // The gradient side of the compiler: where each step's gradients are added, when a buffer is cleared, how
-// micro-batches are summed, and when what is complete is sent into a reduction.
+// micro-batches are summed, and when complete gradients are reduced.
 //
-// A window is a stretch of the schedule after which a group's gradient buffer is complete and reduced: the
+// A window is a part of the schedule at whose end a group's gradient buffer is complete and reduced: the
 // whole step, or one micro-batch when gradients are sharded in horizontal order. In reproducible runs each
-// layer that adds to a group has a window of its own, and its micro-batches are summed as a binary tree.
+// layer that adds to a group has its own window, and its micro-batches are summed as a binary tree.
 //
-// On a mesh of several hosts a reduction goes over the shard axes first and over `outer` then: every byte
-// leaves a host once, and with a power of two of ranks along the shard axes the sums have the bits of one
-// reduction over all ranks. Gradients that are not sharded over `outer` go across once per step, when their
+// On a mesh of several hosts a reduction goes over the shard axes first, then over `outer`: every byte leaves
+// a host once, and with a power of two of ranks along the shard axes the sums have the bits of one reduction
+// over all ranks. Gradients that are not sharded over `outer` are reduced over it once per step, when their
 // last window is complete.
 //
 // Where gradients are coded (ZeRO++), each level that ends in shards exchanges cells: a value is rounded once
@@ -30,16 +30,16 @@ class GradientPlan {
   // Where step `s` adds the gradients of each trainable group it touches. Emits the clearing that must come
   // first.
   GradBindings bind(int s);
-  // Emits the sums and reductions that step `s` has made possible.
+  // Emits the sums and reductions that are possible after step `s`.
   void after(int s);
-  // Sends what is still waiting in an unfilled bucket.
+  // Reduces what is left in a bucket that is not full.
   void flush();
 
  private:
   using Window = std::pair<int, int>;  // group, index of the window
   struct Pending {
     Reduce::Summand summand;
-    bool last = false;  // no window of the group follows
+    bool last = false;  // this is the last window of the group
   };
 
   std::vector<int> grad_groups(const ComputeStep& step) const;
@@ -62,14 +62,14 @@ class GradientPlan {
   const std::vector<ComputeStep>& steps_;
   ProgramBuilder& builder_;
   std::map<Window, int> last_touch_;   // last step of each window
-  std::map<Window, RegionId> buffer_;  // open windows (running sum, or current leaf)
+  std::map<Window, RegionId> buffer_;  // of open windows (running sum, or current leaf)
   std::map<Window, std::vector<std::pair<int, RegionId>>>
       levels_;                            // reproducible: binary counter of partial sums
-  std::vector<int> windows_, completed_;  // of a group: all, and those that are complete
+  std::vector<int> windows_, completed_;  // by group: all windows, and complete ones
   std::vector<bool> storage_cleared_;
   std::vector<Pending> bucket_;  // not yet sent
   int64_t bucket_elements_ = 0;
-  std::vector<RegionId> draining_;  // of the reduction sent last
+  std::vector<RegionId> draining_;  // of the last reduction
 };
 
 }  // namespace zeno::zero

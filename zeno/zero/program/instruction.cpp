@@ -11,7 +11,7 @@ void read_params(const std::vector<Binding>& params, Touches& touches) {
   for (const Binding& binding : params) touches.read(binding.region, {Kept::params, binding.group});
 }
 
-// Each part of a pass has gradients of its own.
+// Each part of a pass has its own gradients.
 void add_to_grads(const GradBindings& grads, Touches& touches, const Part& part = {}) {
   for (const Binding& binding : grads.groups) {
     const Storage kept{Kept::grads, binding.group};
@@ -51,7 +51,7 @@ std::string text_of(const Part& part) {
   return part.count > 1 ? fmt::format(" part {} of {}", part.index + 1, part.count) : std::string();
 }
 
-// What an action says besides its name.
+// The text of an action after its name.
 std::string details_of(const Action& action) {
   return std::visit(
       Overload{
@@ -143,7 +143,7 @@ void Exchange::touch(Touches& touches) const {
   touches.change(workspace);
 }
 
-// The losses of rows are kept beside the sums that they go into.
+// The losses of rows are stored with the sums they are added to.
 void Loss::touch(Touches& touches) const {
   read_params(params, touches);
   touches.read(x);
@@ -165,7 +165,7 @@ void AddGrads::touch(Touches& touches) const {
   touches.change(sum.region, {Kept::grads, sum.group});
 }
 
-// Sums land in the shard or, where every rank wants them all, in the full buffer.
+// Sums go to the shard or, if every rank keeps all of them, to the full buffer.
 void Reduce::touch(Touches& touches) const {
   for (const Summand& summand : bucket) {
     if (from == kNoRegion) touches.change(summand.chunks.region);
@@ -199,7 +199,8 @@ void Norm::touch(Touches& touches) const {
   for (int lane = 0; lane < kLanes; ++lane) touches.write(outcome(Lane(lane)));
 }
 
-// Masters may be what the parameters leave of them (master_rest.h): then those are read where they are kept.
+// Masters may keep only the bits that parameters lack (master_rest.h): then the stored parameters are read
+// too.
 void Update::touch(Touches& touches) const {
   touches.read(grads, {Kept::grads, group});
   touches.change(states, {Kept::states, chunk});
@@ -207,7 +208,7 @@ void Update::touch(Touches& touches) const {
   touches.read(outcome(touches.lane));
 }
 
-// The CPU reads what it hands over.
+// The CPU reads the outcome that it copies.
 void Finish::touch(Touches& touches) const {
   touches.read(outcome(touches.lane));
   touches.write(outcome(Lane::host));

@@ -1,7 +1,7 @@
 // One instruction of a step program: an action, and where and when it runs.
 //
-// There is a struct for each kind of action. It has the fields that this kind needs, and says itself which
-// memory it reads and writes (touch()) and, where ranks talk, whose communicator it uses (comm_lane). The
+// There is a struct for each kind of action. It has the fields that this kind needs, and says which memory it
+// reads and writes (touch()) and, if ranks communicate, which lane's communicator it uses (comm_lane). The
 // executor, the checker, the planner, the trace and the text visit them.
 #pragma once
 
@@ -27,37 +27,37 @@ struct Binding {
 // The gradients that a layer adds to.
 struct GradBindings {
   std::vector<Binding> groups;
-  bool fresh = false;  // nothing is there yet: the layer writes
+  bool fresh = false;  // the buffer holds nothing yet: the layer writes instead of adding
 };
 
-// A run of chunks of a group that takes part in a collective.
+// Consecutive chunks of a group that take part in a collective.
 struct ChunkRange {
   int group = 0;
   int first = 0, count = 0;     // chunks of the group's partition
   RegionId region = kNoRegion;  // full buffer of the group; kNoRegion: the group's storage
 };
 
-// What a move between tiers carries.
+// What a move between tiers moves.
 enum class Moved { states, params, activation };  // states: masters and moments
 std::string_view name_of(Moved moved);
 struct Payload {
   Moved kind = Moved::states;
-  int group = 0;   // of states and parameters
-  int chunk = -1;  // of those, in UnitTable::chunks; -1: all parameters that this rank keeps of the group
+  int group = 0;   // for states and parameters
+  int chunk = -1;  // index in UnitTable::chunks; -1: all that this rank keeps of the group's parameters
 
-  // An activation has none: it moves between regions.
+  // Where it is kept between uses. An activation has no home: it moves between regions.
   Storage home() const {
     return kind == Moved::states ? Storage{Kept::states, chunk} : Storage{Kept::params, group};
   }
 };
 
-// Clears the step's sums.
+// Begins a step: clears its sums.
 struct Start {
   static constexpr std::string_view name = "start";
   void touch(Touches& touches) const;
 };
 
-// A chunk from the disk to the host.
+// Reads a chunk from disk into host memory.
 struct Read {
   static constexpr std::string_view name = "read";
   Payload payload;
@@ -65,7 +65,7 @@ struct Read {
   void touch(Touches& touches) const;
 };
 
-// A chunk, the parameters of a group or an activation from the host to the device.
+// Copies a chunk, the parameters of a group or an activation from the host to the device.
 struct Fetch {
   static constexpr std::string_view name = "fetch";
   Payload payload;
@@ -73,15 +73,15 @@ struct Fetch {
   void touch(Touches& touches) const;
 };
 
-// A chunk or an activation from the device to the host.
+// Copies a chunk or an activation from the device to the host.
 struct Store {
   static constexpr std::string_view name = "store";
   Payload payload;
-  RegionId from = kNoRegion, to = kNoRegion;  // to kNoRegion: where it is kept
+  RegionId from = kNoRegion, to = kNoRegion;  // `to` kNoRegion: where it is kept
   void touch(Touches& touches) const;
 };
 
-// A chunk from the host to the disk.
+// Writes a chunk from host memory to disk.
 struct Write {
   static constexpr std::string_view name = "write";
   Payload payload;
@@ -89,7 +89,7 @@ struct Write {
   void touch(Touches& touches) const;
 };
 
-// A chunk's gradients to the host, where the CPU updates it.
+// Copies a chunk's gradients to the host, where the CPU updates the chunk.
 struct GradsToHost {
   static constexpr std::string_view name = "grads_to_host";
   int group = 0, chunk = 0;
@@ -97,7 +97,8 @@ struct GradsToHost {
   void touch(Touches& touches) const;
 };
 
-// This rank's part of a group's parameters, in cells of eight bits, to where gathers assemble those of all.
+// Encodes this rank's part of a group's parameters in 8-bit cells, in the region where gathers assemble all
+// parts.
 struct Encode {
   static constexpr std::string_view name = "encode";
   int group = 0;
@@ -111,15 +112,14 @@ struct Gather {
   static constexpr std::string_view name = "gather";
   static constexpr Lane comm_lane = Lane::gather;
   comm::Axes over;
-  comm::Axes
-      sharded;  // what a rank sends is its part over these axes; what it gets, that over those without `over`
+  comm::Axes sharded;  // a rank sends its part over these axes and gets its part over these without `over`
   ChunkRange chunks;
   RegionId from = kNoRegion;  // what is sent; kNoRegion: the group's storage
-  bool in_place = false;      // what is sent lies within what is assembled
+  bool in_place = false;      // the part that is sent lies within the assembled one
   void touch(Touches& touches) const;
 };
 
-// The parameters of a group in NF4 or in cells of eight bits, for use.
+// Decodes the parameters of a group from NF4 or 8-bit cells for use.
 struct Decode {
   static constexpr std::string_view name = "decode";
   int group = 0;
@@ -135,7 +135,7 @@ struct ZeroGrads {
   void touch(Touches& touches) const;
 };
 
-// Which part of a layer's pass (nn::Layer::parts). The others see the same memory.
+// A part of a layer's pass (nn::Layer::parts). All parts of a pass see the same memory.
 struct Part {
   int index = 0, count = 1;
 
@@ -147,20 +147,20 @@ struct Part {
 struct Forward {
   static constexpr std::string_view name = "forward";
   RegionId x = kNoRegion, y = kNoRegion, saved = kNoRegion, workspace = kNoRegion;
-  nn::Recompute keep = nn::Recompute::none;  // what `saved` holds: everything, or what is costly (never full)
+  nn::Recompute keep = nn::Recompute::none;  // what `saved` holds; never full
   std::vector<Binding> params;
   Part part = {};
   void touch(Touches& touches) const;
 };
 
-// The same again, to fill `saved` before backward.
+// Runs the same forward again, to fill `saved` before backward.
 struct Recompute {
   static constexpr std::string_view name = "recompute";
   Forward forward;
   void touch(Touches& touches) const { forward.touch(touches); }
 };
 
-// The last layer over a micro-batch: loss and its gradients.
+// The last layer over a micro-batch: the loss and its gradients.
 struct Loss {
   static constexpr std::string_view name = "loss";
   RegionId x = kNoRegion;
@@ -191,18 +191,18 @@ struct Exchange {
   comm::Axes over;
   bool backward = false;
   int part = 0;
-  nn::Recompute keep = nn::Recompute::none;  // as the pass has it
+  nn::Recompute keep = nn::Recompute::none;  // as in the pass
   RegionId saved = kNoRegion, workspace = kNoRegion;
-  int64_t elements = 0;  // that this rank has for all ranks, itself included
+  int64_t elements = 0;  // that this rank has for all ranks, including itself
   void touch(Touches& touches) const;
 };
 
-// One gradient buffer added to another.
+// Adds one gradient buffer to another.
 struct AddGrads {
   static constexpr std::string_view name = "add_grads";
   Binding sum;
   RegionId from = kNoRegion;
-  bool owned = false;  // only those that this rank updates
+  bool owned = false;  // only the elements that this rank updates
   void touch(Touches& touches) const;
 };
 
@@ -212,22 +212,22 @@ struct Reduce {
   static constexpr Lane comm_lane = Lane::reduce;
   struct Summand {
     ChunkRange chunks;
-    bool accumulate = false;  // the sum is added to what the shard holds
+    bool accumulate = false;  // adds the sum to what the shard holds
   };
   comm::Axes over;
-  comm::Axes sharded;   // what a rank gives is its part over these axes
-  bool scatter = true;  // it gets its part over those and `over`; false: all of the sum
+  comm::Axes sharded;   // a rank contributes its part over these axes
+  bool scatter = true;  // and gets its part over these and `over`; false: the whole sum
   std::vector<Summand> bucket;
   RegionId wire = kNoRegion;  // copy in the communication dtype, or in cells
-  // With cells, slices are exchanged and each rank sums those that came to it: `arrived`.
+  // With cells, ranks exchange slices, and each sums those that it received in `arrived`.
   std::optional<WireCode> code;
   RegionId arrived = kNoRegion;
-  // Sums of the whole bucket on their way from one reduction to the next, in fp32.
+  // Sums of the whole bucket between one reduction and the next, in fp32.
   RegionId from = kNoRegion, to = kNoRegion;  // kNoRegion: the gradients
   void touch(Touches& touches) const;
 };
 
-// Assembles sums of which each rank along some axes has its part, for those that keep gradients whole.
+// Gathers sums of which each rank along some axes has its part, for ranks that keep all gradients.
 struct GatherSums {
   static constexpr std::string_view name = "gather_sums";
   static constexpr Lane comm_lane = Lane::reduce;
@@ -237,7 +237,7 @@ struct GatherSums {
   void touch(Touches& touches) const;
 };
 
-// The same for the touched rows of an embedding.
+// Sums the touched rows of an embedding's gradient.
 struct ReduceRows {
   static constexpr std::string_view name = "reduce_rows";
   static constexpr Lane comm_lane = Lane::reduce;
@@ -246,13 +246,13 @@ struct ReduceRows {
   void touch(Touches& touches) const;
 };
 
-// Between two stages of a pipeline, by their places along `pipe`.
+// From one stage of a pipeline to another, by their places along `pipe`.
 struct Hop {
   int from = 0, to = 0;
   bool operator==(const Hop&) const = default;
 };
 
-// To another stage: an activation or its gradient, or the gradients of a group that this rank updates.
+// Sends an activation, its gradient, or the gradients of a group that this rank updates to another stage.
 struct Send {
   static constexpr std::string_view name = "send";
   static constexpr Lane comm_lane = Lane::send;
@@ -264,10 +264,10 @@ struct Send {
   void touch(Touches& touches) const;
 };
 
-// What another stage sends.
+// Receives what another stage sends.
 struct Receive {
   static constexpr std::string_view name = "receive";
-  static constexpr Lane comm_lane = Lane::send;  // that of whoever sends
+  static constexpr Lane comm_lane = Lane::send;  // the sender's lane
   comm::Axes over{comm::Axis::pipe};
   Hop hop;
   RegionId to = kNoRegion;  // kNoRegion: the group's gradients
@@ -276,13 +276,13 @@ struct Receive {
   void touch(Touches& touches) const;
 };
 
-// Exact sums of the micro-batches' losses and, in evaluation, of their hits.
+// Sums the losses of the micro-batches exactly and, in evaluation, their hits.
 struct SumLosses {
   static constexpr std::string_view name = "sum_losses";
   void touch(Touches& touches) const;
 };
 
-// Sum of squares and non-finite values of a group's own gradients.
+// Sums the squares and counts the non-finite values of this rank's gradients of a group.
 struct Scan {
   static constexpr std::string_view name = "scan";
   int group = 0;
@@ -297,7 +297,7 @@ struct Norm {
   void touch(Touches& touches) const;
 };
 
-// The optimizer step of a chunk. Without a region, a state is where it is kept.
+// The optimizer step of a chunk. States without a region are updated where they are kept.
 struct Update {
   static constexpr std::string_view name = "update";
   int group = 0, chunk = 0;
@@ -320,7 +320,7 @@ using Action = std::variant<Start, Read, Fetch, Store, Write, GradsToHost, Encod
 struct Instruction {
   Action action;
   Lane lane = Lane::compute;
-  int unit = 0;  // that it serves: the index of a layer
+  int unit = 0;  // the index of the layer that it serves
   int micro_batch = -1;
   std::vector<int> waits;    // earlier instructions on other lanes
   std::vector<int> carried;  // instructions of the step before, on other lanes
@@ -330,7 +330,7 @@ struct Instruction {
   bool is() const {
     return std::holds_alternative<Kind>(action);
   }
-  // Null where it is of another kind.
+  // Null if the action is of another kind.
   template <class Kind>
   const Kind* as() const {
     return std::get_if<Kind>(&action);
@@ -343,7 +343,7 @@ struct Instruction {
 
 std::string_view name_of(const Instruction& in);
 Touches touches_of(const Instruction& in);
-// The communicator that it uses, whichever lane it runs on: that of a lane, over some axes. None: it does not
+// The communicator that it uses, which may be that of another lane than it runs on. Nothing if it does not
 // communicate.
 struct CommUse {
   Lane lane = Lane::gather;
@@ -351,11 +351,11 @@ struct CommUse {
   auto operator<=>(const CommUse&) const = default;
 };
 std::optional<CommUse> comm_use_of(const Instruction& in);
-// The parameters that a layer reads; none: it is no work of a layer.
+// The parameters that a layer reads; empty if the instruction does not run a layer.
 std::span<const Binding> params_of(const Instruction& in);
-// The gradients that a layer adds to; null: it adds to none.
+// The gradients that a layer adds to; null if there are none.
 const GradBindings* grads_of(const Instruction& in);
-// One line, for people and traces.
+// One line, for users and traces.
 std::string describe(const Instruction& in, const UnitTable& units);
 
 }  // namespace zeno::zero

@@ -15,14 +15,14 @@ enum class Lane {
   send,     // and to them
   read,     // disk to host
   fetch,    // host to device
-  update,   // states that had to be brought; those that are at hand are updated on the compute lane
+  update,   // states that were fetched; those on the device are updated on the compute lane
   store,    // device to host
-  spill,    // the same for activations, which must not queue behind states
-  refill,   // and back
+  spill,    // activations, device to host; they must not queue behind states
+  refill,   // activations, host to device
   write,    // host to disk
   grads,    // gradients to the host
   host,     // updates by the CPU beside a GPU
-  publish,  // what the CPU updated, to the device
+  publish,  // parameters that the CPU updated, to the device
 };
 inline constexpr int kLanes = int(Lane::publish) + 1;
 

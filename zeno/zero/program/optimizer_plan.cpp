@@ -5,10 +5,10 @@
 namespace zeno::zero {
 namespace {
 
-// The order of the table, in which the next step needs what is updated, but for chunks that come from a disk
-// to a GPU: they stand at the end of the table and would leave the disk idle while all others pass over the
-// link. So one follows every few of the link's, about as often as a disk delivers them. Too often costs
-// nothing while the disk is what the step waits for.
+// The order of the table, in which the next step needs the updated parameters, except for chunks that go from
+// disk to a GPU. These are at the end of the table, so the disk would be idle while all others pass over the
+// link. Instead, one of them follows every few chunks from the host, about as often as a disk delivers them.
+// More often costs nothing while the step waits for the disk.
 std::vector<int> update_order(const UnitTable& units, bool far_host) {
   constexpr int kLinkPerDisk = 8;
   std::vector<int> order, from_disk;
@@ -29,7 +29,7 @@ std::vector<int> update_order(const UnitTable& units, bool far_host) {
   return order;
 }
 
-// One chunk on its way in and one on its way out must always have room.
+// There must always be room for one chunk coming in and one going out.
 bool has_room(int live, int64_t used, int64_t more, int64_t window) {
   constexpr int kLeast = 2;
   return live < kLeast || used + more <= window;
@@ -60,7 +60,7 @@ void OptimizerPlan::add(Lane lane, int chunk, Action action) {
   builder_.add({.action = std::move(action), .lane = lane, .unit = input_.units.groups[size_t(group)].unit});
 }
 
-// The disk runs ahead of the link: what it has brought waits on the host.
+// The disk runs ahead of the link: chunks that were read wait in host memory.
 void OptimizerPlan::bring_ahead() {
   const Offload& offload = input_.policy.offload;
   const auto count = [&](int c) { return input_.units.chunks[size_t(c)].count; };
@@ -127,7 +127,7 @@ void OptimizerPlan::update(int c) {
   if (made != kNoRegion) send_back_params(c, made);
 }
 
-// In the order in which backward completes them.
+// Sends them in the order in which backward completes them.
 void OptimizerPlan::send_gradients() {
   for (int c = int(input_.units.chunks.size()) - 1; c >= 0; --c) {
     const StateChunk& chunk = input_.units.chunks[size_t(c)];

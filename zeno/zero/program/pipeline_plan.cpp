@@ -17,7 +17,7 @@ void PipelinePlan::add(Lane lane, int unit, int mb, Action action) {
   builder_.add({.action = std::move(action), .lane = lane, .unit = unit, .micro_batch = mb});
 }
 
-// `boundary`: the last layer of the earlier one of the two stages.
+// `boundary` is the last layer of the earlier of the two stages.
 RegionId PipelinePlan::receive(int from, int boundary, int mb) {
   const RegionId region =
       builder_.region(Purpose::activations, size_t(elements_) * size_of(input_.policy.compute));

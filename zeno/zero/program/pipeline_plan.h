@@ -1,9 +1,9 @@
-// What passes between the stages of a pipeline, as a part of the program: activations to the next stage,
-// their gradients to the one before, and the gradients of parameters that two stages use.
+// The messages between the stages of a pipeline, as a part of the program: activations to the next stage,
+// their gradients to the previous one, and the gradients of parameters that two stages use.
 //
-// Neighbours must meet in one order, though each sends in both directions: a stage that has come to the end
-// of a backward receives the next activation before it sends the gradient, because the stage before sends in
-// that order too. After the last forward, gradients go at once.
+// Both neighbours must issue their messages in the same order, although each sends to the other. So at the
+// end of a backward a stage receives the next activation before it sends the gradient, because the previous
+// stage issues them in that order too. After the last forward, gradients are sent at once.
 #pragma once
 
 #include <map>
@@ -23,20 +23,20 @@ class PipelinePlan {
 
   PipelinePlan(const CompileInput& input, const std::vector<ComputeStep>& steps, ProgramBuilder& builder);
 
-  // Emits what step `s` needs of other stages, and notes where it will be.
+  // Emits the receives that step `s` needs, and records where the values will be.
   void before(int s, Outputs& outputs, Gradients& gradients);
-  // Emits, or puts off, what other stages need of step `s`.
+  // Emits, or defers, the sends of what other stages need from step `s`.
   void after(int s, const Outputs& outputs, const Gradients& gradients);
-  // Sends what was put off.
+  // Emits the deferred sends.
   void flush();
-  // Both stages that use a group get the sum of their gradients, once all others are complete.
+  // Gives both stages that use a group the sum of their gradients, once all other gradients are complete.
   void sum_tied();
 
  private:
   RegionId receive(int from, int boundary, int mb);
   void send(int to, int boundary, int mb, RegionId region);
   void add(Lane lane, int unit, int mb, Action action);
-  // Is there anything to train before this layer?
+  // Whether any layer before this one is trained.
   bool trains_before(int layer) const { return input_.units.first_trained() < layer; }
 
   const CompileInput& input_;

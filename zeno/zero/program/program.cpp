@@ -10,7 +10,7 @@
 namespace zeno::zero {
 namespace {
 
-// What a rank has of the chunks when they are sharded over `axes`, in elements.
+// The elements that a rank has of the chunks when they are sharded over `axes`.
 int64_t sum_of_parts(const ChunkRange& chunks, const Group& group, comm::Axes axes) {
   int64_t sum = 0;
   for (int c = chunks.first; c < chunks.first + chunks.count; ++c)
@@ -43,7 +43,7 @@ std::string describe(const Program& program, const UnitTable& units) {
 
 ProgramTraffic traffic_of(const Program& program, const UnitTable& units, const comm::Mesh& mesh) {
   ProgramTraffic traffic;
-  // The parts of the others along `over`, where a part of all of them together is one over `sharded`.
+  // What the other ranks along `over` send; all parts along `over` together are one part over `sharded`.
   const auto received = [&](const ChunkRange& chunks, comm::Axes sharded, comm::Axes over) {
     return sum_of_parts(chunks, units.groups[size_t(chunks.group)], sharded | over) * (mesh.size(over) - 1);
   };

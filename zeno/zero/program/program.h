@@ -2,9 +2,9 @@
 //
 // Stages, offload, prefetch, recompute, accumulation and the order of micro-batches are decided by the
 // compiler (compile()) and appear here only as instructions (instruction.h). The executor runs the list, the
-// planner walks it, tests check it, the trace is this list with times. Lanes are in-order queues; `waits` and
-// `carried` are the only other ordering: a step begins before the one before it has ended, wherever nothing
-// is shared.
+// planner walks it, tests check it, and the trace is this list with times. Lanes are in-order queues; `waits`
+// and `carried` are the only other ordering: a step may begin before the previous one has ended, wherever
+// they share nothing.
 #pragma once
 
 #include <array>
@@ -17,8 +17,8 @@
 
 namespace zeno::zero {
 
-// A stretch of memory that exists from instruction `first` to instruction `last`. Regions of one purpose
-// share a pool; two regions may share bytes when their lives do not meet.
+// A range of memory that exists from instruction `first` to instruction `last`. Regions of one purpose share
+// a pool; two regions may share bytes if their lifetimes do not overlap.
 struct Region {
   Tier tier = Tier::device;
   Purpose purpose = Purpose::workspace;
@@ -44,27 +44,27 @@ struct CompileInput {
   comm::Mesh mesh;
   nn::BatchShape shape;  // of one micro-batch
 
-  // The axes of several ranks that sums of gradients go over.
+  // The axes with more than one rank that gradients are summed over.
   comm::Axes data_axes() const { return mesh.needed(comm::kDataAxes); }
-  // Those that the norm of the gradient goes over.
+  // Those that the gradient norm is summed over.
   comm::Axes norm_axes() const { return mesh.needed(comm::kDataAxes | comm::Axes{comm::Axis::pipe}); }
 };
 
-// The program of a step; of an evaluation where the policy says that nothing is trained.
+// The program of a step, or of an evaluation if the policy does not train.
 Program compile(const CompileInput& input);
 // Forward and loss of the same micro-batches in the same order, with the same gathers: no gradients, no
 // update.
 Program compile_evaluation(const CompileInput& input);
 
-// One line per instruction, for people, for the comparison between ranks and for tests.
+// One line per instruction, for users and tests.
 std::string describe(const Program& program, const UnitTable& units);
 
-// Elements a rank must receive from others in one step: of N ranks, (N-1)/N of what each gather assembles and
-// each reduction sums (an all-reduce counts twice, as reduce-scatter plus all-gather).
+// Elements a rank must receive from others in one step: with N ranks, (N-1)/N of what each gather assembles
+// and each reduction sums (an all-reduce counts twice, as reduce-scatter plus all-gather).
 struct ProgramTraffic {
   int64_t gathered = 0, reduced = 0;
-  int64_t cell_bytes = 0;   // gathers of cells, of four or eight bits, are counted here, in bytes
-  int64_t coded_bytes = 0;  // and here reductions that exchange cells
+  int64_t cell_bytes = 0;   // gathers of 4-bit and 8-bit cells are counted here, in bytes
+  int64_t coded_bytes = 0;  // reductions that exchange cells are counted here
   int64_t exchanged = 0;    // at the joints of layers, and sent to other stages
 };
 ProgramTraffic traffic_of(const Program& program, const UnitTable& units, const comm::Mesh& mesh);

@@ -13,7 +13,7 @@
 namespace zeno::zero {
 namespace {
 
-// Last instruction on each lane that touched something; -1: none.
+// The last instruction on each lane that touched something; -1: none.
 using LastTouch = std::array<int, kLanes>;
 constexpr LastTouch untouched() {
   LastTouch touch{};
@@ -21,10 +21,10 @@ constexpr LastTouch untouched() {
   return touch;
 }
 
-// Regions that lie at the same place share a slot; slots that have bytes in common know each other.
+// Regions at the same place share a slot. Each slot lists the slots that it has bytes in common with.
 struct Slots {
   std::vector<int> of_region;
-  std::vector<std::vector<int>> meeting;  // each with itself
+  std::vector<std::vector<int>> meeting;  // includes the slot itself
 };
 
 Slots make_slots(const std::vector<Region>& regions) {
@@ -91,9 +91,9 @@ void ProgramBuilder::hold(RegionId region) {
 }
 
 // An instruction waits for the latest instruction on every other lane that touched the same storage, the same
-// region, or a region that had its bytes before: readers too wait for each other. What the lane has already
-// waited for is not waited for again. The list is walked twice, as if it ran twice: what the second run finds
-// left by the first is carried from step to step.
+// region, or a region that had its bytes before; readers wait for each other too. It does not wait again for
+// what its lane has already waited for. The list is walked twice, as if it ran twice: waits of the second run
+// on the first are those carried from step to step.
 void ProgramBuilder::derive_waits() {
   const int count = int(program_.instructions.size());
   const Slots slots = make_slots(program_.regions);

@@ -1,5 +1,5 @@
-// Collects instructions and regions, then derives what follows from them: how long each region lives (from
-// its first to its last use), where it lies in its pool, and which instructions must wait for which.
+// Collects instructions and regions, then derives the rest: how long each region lives (from its first to its
+// last use), where it is in its pool, and which instructions must wait for which.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,9 @@
 
 namespace zeno::zero {
 
-// No model that is trained comes near; a plan of more would take minutes and gigabytes.
+// Far above what real models need. Planning a longer program would take minutes and gigabytes.
 inline constexpr int64_t kMostInstructions = int64_t(1) << 20;
-// Error(usage) for a step of more.
+// Error(usage) if a step has more instructions.
 void check_instructions(int64_t count);
 
 class ProgramBuilder {
@@ -19,7 +19,7 @@ class ProgramBuilder {
   RegionId region(Purpose purpose, size_t bytes, Tier tier = Tier::device);
   // Returns the index of the instruction.
   int add(Instruction instruction);
-  // Keeps the region alive up to the instruction added last, so that lanes may overlap.
+  // Keeps the region alive until the last instruction added, so that lanes may overlap.
   void hold(RegionId region);
   Program finish();
 
@@ -29,7 +29,7 @@ class ProgramBuilder {
   Program program_;
 };
 
-// May two regions have the same bytes at different times?
+// Whether two regions may use the same bytes at different times.
 bool share_bytes(const Region& a, const Region& b);
 
 }  // namespace zeno::zero

@@ -31,7 +31,7 @@ class Checker {
   }
 
  private:
-  using Clock = std::array<int, kLanes>;  // latest instruction of each lane that is known to be over
+  using Clock = std::array<int, kLanes>;  // the latest instruction of each lane that is known to be done
 
   void demand(bool ok, int i, const char* what) const {
     if (!ok)
@@ -40,7 +40,7 @@ class Checker {
   }
 
   int count() const { return int(program_.instructions.size()); }
-  // Instructions are numbered through two runs of the list, one after the other.
+  // Instructions are numbered over two consecutive runs of the list.
   const Instruction& at(int n) const { return program_.instructions[size_t(n % count())]; }
 
   // clock_[n]: what has finished when n starts.
@@ -113,7 +113,7 @@ class Checker {
       for (size_t b = 0; b < touches.size(); ++b) {
         const Region &before = program_.regions[a], &after = program_.regions[b];
         if (a == b || !share_bytes(before, after)) continue;
-        // Half of the touches are those of the first run.
+        // The first half of the touches are those of the first run.
         const int last = touches[a][touches[a].size() / 2 - 1];
         const int first = before.last < after.first ? touches[b].front() : touches[b][touches[b].size() / 2];
         demand(ordered(last, first), first % count(), "reuses bytes too early");
@@ -123,16 +123,15 @@ class Checker {
 
   size_t chunks_of(int group) const { return units_.groups[size_t(group)].partition.chunks().size(); }
 
-  // Where parameters are, as far as the list was walked.
+  // Where parameters are at the current instruction of the walk.
   struct Residents {
-    // By chunk: the axes over which what is there is still in parts.
+    // By chunk: the axes over which its contents are still sharded.
     std::map<RegionId, std::map<int, comm::Axes>> filled;  // a region
-    std::map<int, std::map<int, comm::Axes>>
-        stored;                               // a group's storage, where gathers of this step changed it
-    std::set<RegionId> encoded;               // regions with this rank's part of a group in cells
-    std::set<RegionId> decoded;               // regions with parameters that were in cells
-    std::map<RegionId, std::set<int>> parts;  // chunks read from the disk into a region
-    std::set<RegionId> brought;               // regions with what this rank keeps of a group
+    std::map<int, std::map<int, comm::Axes>> stored;  // a group's storage, if gathers of this step changed it
+    std::set<RegionId> encoded;                       // regions with this rank's part of a group in cells
+    std::set<RegionId> decoded;                       // regions with parameters that were in cells
+    std::map<RegionId, std::set<int>> parts;          // chunks read from the disk into a region
+    std::set<RegionId> brought;                       // regions with what this rank keeps of a group
   };
 
   void check_residency() const {
@@ -181,7 +180,7 @@ class Checker {
     }
   }
 
-  // What a rank keeps of a chunk is what it updates, until a gather completes it.
+  // Until a gather completes a chunk, a rank has of it what it updates.
   comm::Axes parts_stored(int g, int chunk, const Residents& here) const {
     const auto changed = here.stored.find(g);
     if (changed != here.stored.end() && changed->second.count(chunk) > 0) return changed->second.at(chunk);
@@ -238,7 +237,7 @@ class Checker {
     demand(stored_whole(binding.group, here), i, "uses parameters before this step's gather");
   }
 
-  // What is read was computed or brought in this step.
+  // What an instruction reads was computed or fetched in this step.
   void check_contents() const {
     std::set<RegionId> written;
     for (int i = 0; i < count(); ++i) {
@@ -251,13 +250,13 @@ class Checker {
     }
   }
 
-  // What updates have brought and made, and what has not gone back.
+  // What was fetched for updates, what they made, and what has not gone back yet.
   struct Updates {
     std::vector<int> of_chunk;
     std::set<RegionId> states, updated, made;
   };
 
-  // Every chunk is updated once, where its states are, and what was brought goes back.
+  // Every chunk is updated once, where its states are, and what was fetched goes back.
   void check_updates() const {
     Updates so_far{.of_chunk = std::vector<int>(units_.chunks.size(), 0)};
     for (int i = 0; i < count(); ++i) {
@@ -276,7 +275,7 @@ class Checker {
     }
   }
 
-  // New parameters that the CPU made go back by a fetch.
+  // Parameters that the CPU made go to the device by a fetch.
   static void comes(const Payload& payload, RegionId from, RegionId to, Updates& so_far) {
     if (payload.kind == Moved::states) so_far.states.insert(to);
     if (payload.kind == Moved::params) so_far.made.erase(from);
@@ -286,7 +285,7 @@ class Checker {
     if (payload.kind == Moved::params) so_far.made.erase(from);
     if (payload.kind != Moved::states) return;
     demand(so_far.updated.erase(from) == 1, i, "sends back states that were not updated");
-    if (to != kNoRegion) so_far.updated.insert(to);  // on its way to the disk
+    if (to != kNoRegion) so_far.updated.insert(to);  // on its way to disk
   }
 
   void updates(const Update& op, int i, Updates& so_far) const {
@@ -312,7 +311,7 @@ class Checker {
     }
   }
 
-  // Before it is scanned, a gradient has been summed over all ranks that see other data.
+  // A gradient is summed over all ranks that see other data before it is scanned.
   void check_sums() const {
     std::map<std::pair<int, int>, comm::Axes> summed;  // by group and chunk
     comm::Axes all;
@@ -343,7 +342,7 @@ class Checker {
     }
   }
 
-  // An evaluation leaves gradients and states as they are.
+  // An evaluation does not change gradients or states.
   void check_changes_nothing() const {
     for (int i = 0; i < count(); ++i) {
       for (const auto& [kept, access] : touches_of(at(i)).storage) {

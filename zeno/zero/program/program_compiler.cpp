@@ -75,8 +75,8 @@ class Compiler {
     }
   }
 
-  // What updates have left stale is completed where it is kept, once per step; what is kept in parts is put
-  // together for each interval.
+  // Parameters that updates left stale are completed in their storage, once per step; sharded parameters are
+  // assembled for each interval.
   void gather(const Residency& r, RegionId region, RegionId kept) {
     const Group& group = input_.units.groups[r.group];
     const int mb = steps_[r.first].micro_batch;
@@ -95,12 +95,12 @@ class Compiler {
                   .micro_batch = mb});
   }
 
-  // From parts over some axes to parts over fewer. Across hosts first: then every byte comes to a host once,
-  // and its ranks get it from each other.
+  // Gathers from parts over some axes to parts over fewer. Across hosts first, so that every byte reaches a
+  // host once and its ranks get it from each other.
   void gather(int g, RegionId region, RegionId kept, comm::Axes from, comm::Axes to, int mb) {
     constexpr comm::Axes kOuter{comm::Axis::outer};
     const comm::Axes missing = from - to;
-    // Encoding has put this rank's part in its place.
+    // Encode has put this rank's part in its place.
     const bool in_place = region == kNoRegion || input_.units.groups[g].int8;
     if (in_place) kept = kNoRegion;
     if (!missing.has(kOuter) || missing == kOuter)
@@ -130,13 +130,13 @@ class Compiler {
 
   Lane gather_lane() const { return input_.policy.overlap ? Lane::gather : Lane::compute; }
 
-  // What this rank keeps of a group's parameters, from the disk or the host to where it can be used.
+  // Fetches what this rank keeps of a group's parameters, from disk or host to where it can be used.
   RegionId bring_params(int g) {
     const Group& group = input_.units.groups[g];
     const size_t bytes = group.stored_bytes(group.partition.shard(group.params), input_.policy.compute);
     RegionId region = kNoRegion;
     if (group.tier == Tier::disk) {
-      // Extents are whole pages: the last one reaches past its end.
+      // Extents are whole pages, so the last one ends after the parameters.
       region = builder_.region(Purpose::staging, round_up(bytes, kDirectAlign) + kDirectAlign, Tier::host);
       for (int c = input_.units.first_chunk[g]; c < input_.units.first_chunk[g + 1]; ++c) {
         builder_.add({.action = Read{.payload = {Moved::params, g, c}, .to = region},
@@ -152,7 +152,7 @@ class Compiler {
     return on_device;
   }
 
-  // Right before its use: the cells are small and come ahead, the decoded weights are large.
+  // Decodes right before use: cells are small and gathered ahead; decoded weights are large.
   RegionId decode(int group, RegionId cells) {
     const Group& g = input_.units.groups[group];
     const RegionId region =
@@ -188,7 +188,7 @@ class Compiler {
                   .micro_batch = steps_[s].micro_batch});
   }
 
-  // `part` is that of `op`. Between two parts comes a joint.
+  // Emits all parts of a pass, with a joint between two parts; `part` is the field of `op`.
   template <class Pass>
   void emit_parts(int s, const Pass& op, Part& part, Exchange join) {
     const nn::Layer& layer = *input_.model.layers[steps_[s].layer];
@@ -238,7 +238,7 @@ class Compiler {
   nn::LayerSizes sizes(int layer) const {
     return input_.model.layers[layer]->sizes(input_.shape, input_.policy.compute, segment(layer).keep);
   }
-  // Output of `layer` (-1: the tokens, which are no activation).
+  // The output of `layer` (-1: the tokens, which have no region).
   RegionId output(int layer, int mb) const { return layer < 0 ? kNoRegion : outputs_.at({layer, mb}); }
 
   RegionId new_workspace(int layer) { return builder_.region(Purpose::workspace, sizes(layer).workspace); }
@@ -257,7 +257,7 @@ class Compiler {
     return op;
   }
 
-  // The last layer of a segment runs again for what it saves; its output is known not to be needed.
+  // The last layer of a segment runs again only for what it saves; its output is not needed.
   Recompute recompute(int s) {
     const int layer = steps_[s].layer, mb = steps_[s].micro_batch;
     Forward op{.keep = segment(layer).keep, .params = bind_params(s)};
@@ -296,7 +296,7 @@ class Compiler {
     if (input_.units.stage.is_last()) builder_.add({.action = SumLosses{}, .unit = last});
     if (trains_) optimizer_.send_gradients();
     if (trains_) scan_gradients();
-    // The step ends on the compute lane; where updates follow, other work can go on meanwhile.
+    // A step ends on the compute lane. If updates follow, other work can overlap the norm.
     const bool beside = trains_ && !input_.norm_axes().empty() && input_.policy.overlap;
     builder_.add(
         {.action = Norm{input_.norm_axes()}, .lane = beside ? Lane::reduce : Lane::compute, .unit = last});
@@ -323,9 +323,9 @@ class Compiler {
   GradientPlan gradients_;
   OptimizerPlan optimizer_;
   size_t next_gather_ = 0;
-  // (group, first step) → where its gather goes, or its storage
+  // (group, first step) → the region that its gather fills, or its storage
   std::map<std::pair<int, int>, RegionId> upcoming_;
-  std::vector<RegionId> resident_;  // of each group now
+  std::vector<RegionId> resident_;  // of each group at the current step
   std::vector<bool> fresh_;         // groups whose storage this step has completed
   std::vector<int> segment_of_;
   std::map<std::pair<int, int>, RegionId> outputs_, saved_;  // by (layer, micro-batch)

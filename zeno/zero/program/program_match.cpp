@@ -58,7 +58,7 @@ class Matcher {
     }
   }
 
-  // Those of the whole group, or the two ends of a message.
+  // The meeting of the whole group, or of the two ends of a message.
   Meeting& meeting_of(int rank, const Communication& op) {
     const auto hop = op.hop ? std::pair(op.hop->from, op.hop->to) : std::pair(-1, -1);
     const auto [found, made] = meetings_.try_emplace({op.use, mesh_.first(rank, op.use.over), hop});
@@ -68,7 +68,7 @@ class Matcher {
     return found->second = {std::move(group)};
   }
 
-  // Who keeps it waiting, of the members of its group.
+  // Names a member of its group that keeps it waiting.
   [[noreturn]] void report(int rank, const Communication& op) {
     for (const int member : meeting_of(rank, op).group) {
       const Communication* theirs = current(member);
@@ -90,14 +90,14 @@ class Matcher {
   const std::vector<const std::vector<Communication>*>& ranks_;
   const comm::Mesh& mesh_;
   std::vector<size_t> next_;  // by rank
-  std::vector<int> ready_;    // ranks that have come to their next collective
-  // By use, first rank of the group, and places of a message's ends.
+  std::vector<int> ready_;    // ranks that have reached their next collective
+  // By use, first rank of the group, and places of the ends of a message.
   std::map<std::tuple<CommUse, int, std::pair<int, int>>, Meeting> meetings_;
 };
 
 constexpr Hop kNoHop{-1, -1};
 
-// One line each: numbers of the lane and the axes, the ends of a message, and what it is.
+// One line for each: the numbers of the lane and the axes, the ends of a message, and its text.
 std::string encode(const std::vector<Communication>& list) {
   std::string text;
   for (const auto& [use, what, hop, sends] : list) {
@@ -140,7 +140,7 @@ std::vector<Communication> communications_of(const Program& program, const UnitT
     Communication& op = list.emplace_back(Communication{*use, describe(in, units), {}, in.is<Send>()});
     if (const Send* send = in.as<Send>()) op.hop = send->hop;
     if (const Receive* receive = in.as<Receive>()) op.hop = receive->hop;
-    // Each end says it in its own way.
+    // The two ends have different texts.
     if (op.hop)
       op.what = fmt::format("message of {} mb{}", units.unit_names[size_t(in.unit)], in.micro_batch);
   }
@@ -152,7 +152,7 @@ void match(const std::vector<const std::vector<Communication>*>& ranks, const co
   Matcher(ranks, mesh).run();
 }
 
-// Programs are long and mostly the same: only the first rank of each kind sends its own.
+// Programs are long and mostly equal, so only the first rank with each program sends it.
 void match_programs(comm::World& world, const comm::Mesh& mesh, const std::vector<Communication>& mine) {
   const std::string text = encode(mine), hash = hash_of(text);
   const std::vector<std::string> hashes = world.exchange(hash, "hashes of step programs");

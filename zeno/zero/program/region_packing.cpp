@@ -17,7 +17,7 @@ struct Stretch {
   size_t begin = 0, end = 0;
 };
 
-// Bytes that are taken, as stretches that do not touch each other.
+// The bytes that are taken, as ranges that do not touch each other.
 class Taken {
  public:
   bool empty() const { return stretches_.empty(); }
@@ -35,7 +35,7 @@ class Taken {
       stretches_.erase(begin + 1, end);
     }
   }
-  // Where the first stretch ends that these bytes would meet; nothing: they are free.
+  // The end of the first range that overlaps these bytes; nothing if they are free.
   std::optional<size_t> meets(size_t offset, size_t bytes) const {
     const auto next = std::ranges::upper_bound(stretches_, offset, {}, &Stretch::end);
     if (next == stretches_.end() || next->begin >= offset + bytes) return std::nullopt;
@@ -46,9 +46,9 @@ class Taken {
   std::vector<Stretch> stretches_;  // in order
 };
 
-// The regions of a pool that have an offset, by when they live: a binary tree over the moments at which any
-// of the pool begins or ends to live. What many of them take together is few stretches, so a search does not
-// look at them one by one.
+// The regions of a pool that have an offset, by lifetime: a binary tree over the instructions at which any
+// region of the pool begins or ends to live. Many regions together take up few ranges, so a search need not
+// look at each of them.
 class Placed {
  public:
   explicit Placed(const std::vector<Region*>& pool) {
@@ -66,14 +66,14 @@ class Placed {
     for_path(region.last, [&](Node& node) { node.ends.add(taken); });
     for_cover(region, [&](Node& node) { node.whole.add(taken); });
   }
-  // The lowest offset where `region` meets none of those that live at the same time.
+  // The lowest offset where `region` overlaps none of those that are alive at the same time.
   size_t lowest_fit(const Region& region) {
     if (region.bytes == 0) return 0;
     std::vector<const Taken*> taken;
     const auto look_at = [&](const Taken& some) {
       if (!some.empty()) taken.push_back(&some);
     };
-    // Those that live all through a part of its life, then those that begin or end in it.
+    // Those that are alive throughout a part of its lifetime, then those that begin or end in it.
     for_path(region.first, [&](const Node& node) { look_at(node.whole); });
     for_path(region.last, [&](const Node& node) { look_at(node.whole); });
     for_cover(region, [&](const Node& node) {
@@ -91,7 +91,7 @@ class Placed {
 
  private:
   struct Node {
-    Taken whole;  // by regions that live at all its moments, and not at all of its parent's
+    Taken whole;  // by regions alive at all moments of this node, but not at all of its parent's
     Taken ends;   // by regions that begin or end to live at one of them
   };
 
@@ -103,7 +103,7 @@ class Placed {
   void for_path(int instruction, const Body& body) {
     for (size_t node = leaf(instruction); node > 0; node /= 2) body(nodes_[node]);
   }
-  // The few nodes that are its life.
+  // The few nodes that cover its lifetime.
   template <class Body>
   void for_cover(const Region& region, const Body& body) {
     for (size_t low = leaf(region.first), high = leaf(region.last) + 1; low < high; low /= 2, high /= 2) {
@@ -117,7 +117,7 @@ class Placed {
   std::vector<Node> nodes_;
 };
 
-// In the order given; returns the bytes of the pool.
+// Places them in the given order; returns the bytes of the pool.
 size_t place(const std::vector<Region*>& regions) {
   Placed placed(regions);
   size_t bytes = 0;
@@ -131,8 +131,8 @@ size_t place(const std::vector<Region*>& regions) {
 
 }  // namespace
 
-// Packing regions is hard in general; two simple orders, each greedy, cover what programs do: the largest
-// first, or as they come to life. The tighter result wins, pool by pool.
+// Optimal packing is hard in general. Two greedy orders cover what programs do: largest first, or by begin of
+// lifetime. The smaller result is used, for each pool.
 void pack_regions(Program& program) {
   std::map<std::pair<Tier, Purpose>, std::vector<Region*>> pools;
   for (Region& region : program.regions) pools[{region.tier, region.purpose}].push_back(&region);

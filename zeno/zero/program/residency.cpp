@@ -10,8 +10,8 @@ Gathered gathered_of(const Group& group) {
   return group.stale() ? Gathered::into_storage : Gathered::never;
 }
 
-// Joins consecutive intervals of a group when the way between them is short: few elements are gathered by
-// intervals that start there. Intervals are in the order of their starts.
+// Joins consecutive intervals of a group if few elements are gathered by the intervals that start between
+// them. Intervals are sorted by start.
 void join_close(std::vector<Residency>& intervals, const CompileInput& input) {
   if (input.policy.reuse_distance <= 0) return;
   std::vector<int64_t> sum{0};  // of all intervals before
@@ -40,7 +40,7 @@ void join_close(std::vector<Residency>& intervals, const CompileInput& input) {
   intervals = std::move(joined);
 }
 
-// Moves gathers ahead of their use, in order, while what is ahead fits the prefetch budget.
+// Moves gathers ahead of their use, in order, while the elements gathered ahead fit the prefetch budget.
 void prefetch(std::vector<Residency>& intervals, const CompileInput& input, int steps) {
   std::vector<int64_t> arrives(steps + 1, 0), leaves(steps + 1, 0);  // by step: no longer ahead, or live
   int64_t ahead = 0, live = 0;
@@ -76,7 +76,7 @@ std::vector<int> param_groups(const CompileInput& input, const ComputeStep& step
 
 std::vector<Residency> plan_residency(const CompileInput& input, const std::vector<ComputeStep>& steps) {
   std::vector<Residency> intervals;
-  std::vector<int> open(input.units.groups.size(), -1);  // latest interval of each group
+  std::vector<int> open(input.units.groups.size(), -1);  // the latest interval of each group
   for (int s = 0; s < int(steps.size()); ++s) {
     for (int g : param_groups(input, steps[s])) {
       const Gathered gathered = gathered_of(input.units.groups[g]);

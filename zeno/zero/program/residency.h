@@ -1,7 +1,6 @@
-// When sharded parameters are gathered and released, parameters of other tiers brought to the device, and
-// parameters in NF4 decoded. An interval says: the
-// group is resident from its first to its last compute step, and its gather is issued before step `issue`
-// (ahead of `first` by what prefetch allows).
+// When sharded parameters are gathered and released, parameters in other tiers fetched to the device, and
+// parameters in NF4 decoded. In each interval a group is resident from compute step `first` to `last`, and
+// its gather is issued before step `issue`, as far ahead of `first` as prefetch allows.
 #pragma once
 
 #include <vector>
@@ -11,9 +10,9 @@
 namespace zeno::zero {
 
 enum class Gathered {
-  never,         // all of it is this rank's: only brought, or decoded
+  never,         // this rank has all of it: only fetched or decoded
   into_region,   // for this interval
-  into_storage,  // once per step into the group's own storage, and kept
+  into_storage,  // once per step, into the group's own storage, where it stays
 };
 
 struct Residency {

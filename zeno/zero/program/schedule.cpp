@@ -9,7 +9,7 @@ namespace {
 
 class Scheduler {
  public:
-  // No segments: no backward.
+  // Without segments there is no backward.
   Scheduler(const CompileInput& input, const std::vector<Segment>& segments)
       : input_(input), segments_(segments) {}
 
@@ -26,8 +26,8 @@ class Scheduler {
   }
 
  private:
-  // One forward, one backward: a stage runs as many micro-batches ahead as there are stages behind it, and
-  // keeps the activations of no more.
+  // One forward, one backward: a stage runs as many micro-batches ahead as there are stages after it, and
+  // keeps activations of no more than these.
   void in_a_pipeline(int k) {
     const Stage& stage = input_.units.stage;
     const int ahead = std::min(k, stage.count - 1 - stage.index);
@@ -68,7 +68,7 @@ class Scheduler {
     }
   }
 
-  // Each step is an instruction at least: a list that is too long for a program is not made.
+  // Each step is at least one instruction, so this fails early when the program would be too long.
   void add(Pass pass, int layer, int mb) {
     check_instructions(int64_t(steps_.size()) + 1);
     steps_.push_back({pass, layer, mb, phase_});
@@ -82,8 +82,8 @@ class Scheduler {
 
 }  // namespace
 
-// Blocks are the layers that save something. The first of them recompute most: their turn in backward comes
-// last, when what later blocks had saved is free again.
+// Blocks are the layers that save something. The first ones recompute most: their backward comes last, when
+// what later blocks saved is free again.
 std::vector<Segment> make_segments(const CompileInput& input) {
   const Policy& policy = input.policy;
   std::vector<Segment> segments;

@@ -1,5 +1,5 @@
-// The order of computation in a step: which layer runs over which micro-batch, forward, again, and backward.
-// Knows micro-batch order and recompute; knows nothing of memory or communication.
+// The order of computation in a step: which layer runs over which micro-batch, in forward, recompute and
+// backward. Knows nothing of memory or communication.
 #pragma once
 
 #include <vector>
@@ -14,11 +14,12 @@ struct ComputeStep {
   Pass pass = Pass::forward;
   int layer = 0;  // units.loss_layer() for loss
   int micro_batch = 0;
-  // Steps of one phase use the same units: within it nothing is released.
+  // Steps of one phase use the same units, so none is released within it.
   int phase = 0;
 };
 
-// Layers [first, last] that are recomputed and run backward together; `first`'s input is their checkpoint.
+// Layers [first, last], which are recomputed and run backward together; the input of `first` is their
+// checkpoint.
 struct Segment {
   int first = 0, last = 0;
   bool recompute = false;
@@ -27,7 +28,7 @@ struct Segment {
 
 std::vector<Segment> make_segments(const CompileInput& input);
 std::vector<ComputeStep> make_schedule(const CompileInput& input, const std::vector<Segment>& segments);
-// Without backward.
+// The schedule of an evaluation: no backward.
 std::vector<ComputeStep> make_evaluation_schedule(const CompileInput& input);
 
 }  // namespace zeno::zero

@@ -1,5 +1,5 @@
-// What an instruction of a step program says about memory: what it reads and what it writes. How long regions
-// live, which instructions wait for which, and what the checker proves all follow from this.
+// The memory that an instruction of a step program reads and writes. The lifetimes of regions, the waits
+// between instructions and the proofs of the checker are all derived from this.
 #pragma once
 
 #include <compare>
@@ -19,7 +19,7 @@ enum class Kept {
   grads,    // of a group
   sums,     // of the step: losses, squares
   states,   // masters and moments of a chunk
-  outcome,  // of the step, as a lane reads it
+  outcome,  // of the step, as one lane reads it
 };
 struct Storage {
   Kept what = Kept::params;
@@ -45,7 +45,7 @@ struct Touches {
   void read(Storage kept) { storage.push_back({kept, Access::read}); }
   void write(Storage kept) { storage.push_back({kept, Access::write}); }
   void change(Storage kept) { storage.push_back({kept, Access::change}); }
-  // In a region; without one, where it is kept.
+  // In `region`, or in `kept` if there is no region.
   void read(RegionId region, Storage kept) { touch(region, kept, Access::read); }
   void write(RegionId region, Storage kept) { touch(region, kept, Access::write); }
   void change(RegionId region, Storage kept) { touch(region, kept, Access::change); }
