@@ -70,6 +70,20 @@ TEST(Interrupt, AnEarlyWishIsNotTheFirstOfTwo) {
   EXPECT_EQ(end_of(SIGTERM, SIGUSR1, kSameWish + 100ms), 0);
 }
 
+// mpirun may pass SIGUSR1 on while MPI shuts down: everything is saved by then.
+TEST(Interrupt, ARequestAfterTheRunDoesNotEndTheProcess) {
+  const pid_t child = fork();
+  if (child == 0) {
+    for (const int signal : {SIGUSR1, SIGUSR2}) std::signal(signal, SIG_DFL);
+    { const Interrupt interrupt; }
+    for (const int signal : {SIGUSR1, SIGUSR2}) raise(signal);
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
 TEST(Interrupt, PutsTheFormerHandlersBackAndLeavesIgnoredSignalsAlone) {
   static volatile sig_atomic_t seen = 0;
   const auto before = std::signal(SIGTERM, [](int) { seen = seen + 1; });
