@@ -9,6 +9,7 @@
 #include "zeno/comm/cost.h"
 
 namespace zeno::comm::contract {
+namespace native {
 namespace {
 
 constexpr std::array kMemories{Memory::plain, Memory::shared, Memory::mixed};
@@ -262,18 +263,19 @@ void refuses_a_mix(Site& site) {
 }
 
 }  // namespace
+}  // namespace native
 
 std::span<const Case> native_cases() {
   static constexpr std::array kCases{
-      Case{"reduce_scatters", reduce_scatters},
-      Case{"reduce_scatters_in_place", reduce_scatters_in_place},
-      Case{"all_reduces", all_reduces},
-      Case{"many_parts", many_parts},
-      Case{"works_beside_gathers", works_beside_gathers},
-      Case{"within_groups", within_groups},
-      Case{"counts_traffic", counts_traffic},
-      Case{"refuses_other_dtypes", refuses_other_dtypes},
-      Case{"refuses_a_mix", refuses_a_mix},
+      Case{"reduce_scatters", native::reduce_scatters},
+      Case{"reduce_scatters_in_place", native::reduce_scatters_in_place},
+      Case{"all_reduces", native::all_reduces},
+      Case{"many_parts", native::many_parts},
+      Case{"works_beside_gathers", native::works_beside_gathers},
+      Case{"within_groups", native::within_groups},
+      Case{"counts_traffic", native::counts_traffic},
+      Case{"refuses_other_dtypes", native::refuses_other_dtypes},
+      Case{"refuses_a_mix", native::refuses_a_mix},
   };
   return kCases;
 }

@@ -181,7 +181,7 @@ TEST(ConfigParser, RefusedByName) {
 }
 
 TEST(ConfigParser, ParallelismIsReadWhereDeepSpeedHasIt) {
-  const ParsedConfig parsed = parse(R"({"pipeline": {"stages": 4}, "sequence_parallel_size": 2})");
+  const ParsedConfig parsed = parse_text(R"({"pipeline": {"stages": 4}, "sequence_parallel_size": 2})");
   EXPECT_EQ(parsed.config.parallel.pipe, 4);
   EXPECT_EQ(parsed.config.parallel.context, 2);
 }
@@ -318,13 +318,13 @@ TEST(ConfigParser, Flags) {
 
 // It costs a promise, so a run says so.
 TEST(ConfigParser, NativeReductionIsSaid) {
-  EXPECT_EQ(parse("{}").config.run.reduction, ReductionMode::tree);
-  const ParsedConfig native = parse("{zeno: {reduction: 'native'}}");
+  EXPECT_EQ(parse_text("{}").config.run.reduction, ReductionMode::tree);
+  const ParsedConfig native = parse_text("{zeno: {reduction: 'native'}}");
   EXPECT_EQ(native.config.run.reduction, ReductionMode::native);
   ASSERT_EQ(native.notes.size(), 1u);
   EXPECT_NE(native.notes[0].find("the promise of same bits is off"), std::string::npos) << native.notes[0];
-  EXPECT_NE(error_of("{zeno: {reduction: 'ring'}}").find("tree"), std::string::npos);
-  const std::string both = error_of("{zeno: {reduction: 'native', reproducible: true}}");
+  EXPECT_NE(error_in_text("{zeno: {reduction: 'ring'}}").find("tree"), std::string::npos);
+  const std::string both = error_in_text("{zeno: {reduction: 'native', reproducible: true}}");
   EXPECT_NE(both.find("zeno.reduction: got native with reproducible, expected tree"), std::string::npos)
       << both;
 }

@@ -60,7 +60,7 @@ std::string words(size_t bytes) {
   return out;
 }
 
-std::string line(const ordered_json& json) { return json.dump() + "\n"; }
+std::string line(const ordered_json& record) { return record.dump() + "\n"; }
 std::string text_line(const std::string& text) { return line({{"text", text}}); }
 std::string chat_line(const std::string& words) {
   const size_t half = words.size() / 2;
@@ -100,26 +100,26 @@ void expect_cheap(const DatasetFolder& folder) {
 // A tokenizer of words and bytes with the parts given.
 std::string tokenizer_json(const ordered_json& normalizer, const ordered_json& pre_tokenizer,
                            const std::string& type) {
-  ordered_json json = ordered_json::parse(test::chat_tokenizer_json());
-  json["normalizer"] = normalizer;
-  json["pre_tokenizer"] = pre_tokenizer;
+  ordered_json model = ordered_json::parse(test::chat_tokenizer_json());
+  model["normalizer"] = normalizer;
+  model["pre_tokenizer"] = pre_tokenizer;
   ordered_json vocab = ordered_json::object(), list = ordered_json::array();
   const auto add = [&](const std::string& token) {
     vocab[token] = vocab.size();
     list.push_back(ordered_json::array({token, token.starts_with("<") ? -10.0 : -1.0}));
   };
   for (int byte = 0; byte < 256; ++byte) add(fmt::format("<0x{:02X}>", byte));
-  for (const auto& token : json["added_tokens"]) add(token["content"].get<std::string>());
+  for (const auto& token : model["added_tokens"]) add(token["content"].get<std::string>());
   for (const char* word : {"The", "on", "Main", "Street", "opens", "at", "says", "where", "Ann"})
     add(std::string("\u2581") + word);
-  json["model"] = {{"type", type}, {"byte_fallback", true}, {"unk_id", 0}, {"unk_token", "<0x00>"}};
+  model["model"] = {{"type", type}, {"byte_fallback", true}, {"unk_id", 0}, {"unk_token", "<0x00>"}};
   if (type == "BPE") {
-    json["model"]["vocab"] = vocab;
-    json["model"]["merges"] = ordered_json::array();
+    model["model"]["vocab"] = vocab;
+    model["model"]["merges"] = ordered_json::array();
   } else {
-    json["model"]["vocab"] = list;
+    model["model"]["vocab"] = list;
   }
-  return json.dump();
+  return model.dump();
 }
 
 const ordered_json kMetaspace{{"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "first"}};

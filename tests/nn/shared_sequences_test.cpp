@@ -15,32 +15,33 @@ namespace {
 using nn::BlockOptions;
 using nn::Recompute;
 
-constexpr int64_t kHidden = 32, kSequences = 2, kTokens = 12;
+constexpr int64_t kSharedHidden = 32, kSharedSequences = 2, kSharedTokens = 12;
 
-struct Family {
+struct SharedFamily {
   std::string name;
   BlockOptions block;
   int ranks;
 };
 
-std::vector<Family> families() {
-  const BlockOptions base{.hidden = kHidden, .heads = 4, .kv_heads = 2, .head_dim = 8, .intermediate = 40};
-  Family llama{"llama", base, 2}, copied{"copied_key_heads", base, 4}, gpt2{"gpt2", base, 4};
+std::vector<SharedFamily> shared_families() {
+  const BlockOptions base{
+      .hidden = kSharedHidden, .heads = 4, .kv_heads = 2, .head_dim = 8, .intermediate = 40};
+  SharedFamily llama{"llama", base, 2}, copied{"copied_key_heads", base, 4}, gpt2{"gpt2", base, 4};
   gpt2.block.kv_heads = 4;
   gpt2.block.norm = nn::Norm::layer;
   gpt2.block.mlp = BlockOptions::Mlp::gelu_tanh;
   gpt2.block.qkv_bias = gpt2.block.out_bias = gpt2.block.mlp_bias = true;
-  Family qwen3{"qwen3", base, 2};
+  SharedFamily qwen3{"qwen3", base, 2};
   qwen3.block.qk_norm = true;
   qwen3.block.window = 4;
-  Family three{"three_heads", base, 3};
+  SharedFamily three{"three_heads", base, 3};
   three.block.heads = three.block.kv_heads = 3;
-  for (Family* family : {&llama, &copied, &qwen3, &three})
-    family->block.rope = std::make_shared<nn::RopeTable>(kTokens, family->block.head_dim, 10000.0);
+  for (SharedFamily* family : {&llama, &copied, &qwen3, &three})
+    family->block.rope = std::make_shared<nn::RopeTable>(kSharedTokens, family->block.head_dim, 10000.0);
   return {llama, copied, gpt2, qwen3, three};
 }
 
-Memory random_values(DType dtype, int64_t rows, int64_t cols, uint64_t seed) {
+Memory shared_values(DType dtype, int64_t rows, int64_t cols, uint64_t seed) {
   Memory memory(dtype, rows, cols);
   std::vector<float> values;
   for (int64_t i = 0; i < rows * cols; ++i) values.push_back(float(random_normal(seed, 1, uint64_t(i))));
@@ -53,19 +54,19 @@ class RankOfBlock {
  public:
   RankOfBlock(const BlockOptions& options, int ranks, int rank, Tensor x, Tensor dy, bool documents)
       : layer_(nn::make_block(options)),
-        shape_{.batch = kSequences, .seq = kTokens / ranks, .context = ranks},
+        shape_{.batch = kSharedSequences, .seq = kSharedTokens / ranks, .context = ranks},
         compute_(x.dtype),
         x_(mine(x, rank)),
         dy_(mine(dy, rank)),
-        y_(compute_, shape_.rows(), kHidden) {
-    for (int64_t row = 0; row < kSequences * kTokens; ++row) {
-      const int32_t token = int32_t(row % kTokens), start = documents ? token / 5 * 5 : 0;
+        y_(compute_, shape_.rows(), kSharedHidden) {
+    for (int64_t row = 0; row < kSharedSequences * kSharedTokens; ++row) {
+      const int32_t token = int32_t(row % kSharedTokens), start = documents ? token / 5 * 5 : 0;
       doc_start_.push_back(start);
-      if (row % kTokens / shape_.seq == rank) positions_.push_back(token - start);
+      if (row % kSharedTokens / shape_.seq == rank) positions_.push_back(token - start);
     }
     for (const nn::Parameter& p : layer_->parameters()) {
       const uint64_t seed = params_.size() + 11;
-      params_.push_back(random_values(compute_, p.rows, p.cols, seed));
+      params_.push_back(shared_values(compute_, p.rows, p.cols, seed));
       grads_.emplace_back(DType::f32, p.rows, p.cols);
       grads_.back().zero();
     }
@@ -131,8 +132,8 @@ class RankOfBlock {
   Memory mine(Tensor whole, int rank) const {
     Memory rows(whole.dtype, shape_.rows(), whole.cols);
     const Tensor view = rows.view();
-    for (int64_t b = 0; b < kSequences; ++b) {
-      const Tensor from = whole.slice(b * kTokens + rank * shape_.seq, shape_.seq);
+    for (int64_t b = 0; b < kSharedSequences; ++b) {
+      const Tensor from = whole.slice(b * kSharedTokens + rank * shape_.seq, shape_.seq);
       std::memcpy(view.slice(b * shape_.seq, shape_.seq).data, from.data, from.bytes());
     }
     return rows;
@@ -168,15 +169,15 @@ class RankOfBlock {
 using Ranks = std::vector<std::unique_ptr<RankOfBlock>>;
 
 // Of every sequence, slice p of what rank r sends is slice r of what p receives.
-void pass(const Ranks& ranks, bool backward, int part) {
+void pass_joint(const Ranks& ranks, bool backward, int part) {
   for (size_t r = 0; r < ranks.size(); ++r) {
     const nn::Joint from = ranks[r]->joint(backward, part), sizes = ranks[r]->sizes_of_joint(backward, part);
     EXPECT_EQ(from.send.count(), sizes.send.count());
     EXPECT_EQ(from.recv.count(), from.send.count());
     for (size_t p = 0; p < ranks.size(); ++p) {
       const nn::Joint to = ranks[p]->joint(backward, part);
-      const int64_t n = int64_t(ranks.size()), rows = from.send.rows / kSequences / n;
-      for (int64_t b = 0; b < kSequences; ++b) {
+      const int64_t n = int64_t(ranks.size()), rows = from.send.rows / kSharedSequences / n;
+      for (int64_t b = 0; b < kSharedSequences; ++b) {
         const Tensor slice = from.send.slice((b * n + int64_t(p)) * rows, rows);
         std::memcpy(to.recv.slice((b * n + int64_t(r)) * rows, rows).data, slice.data, slice.bytes());
       }
@@ -184,17 +185,17 @@ void pass(const Ranks& ranks, bool backward, int part) {
   }
 }
 
-void run(const Ranks& ranks, bool backward) {
+void run_ranks(const Ranks& ranks, bool backward) {
   const int parts = ranks[0]->parts();
   for (int part = 0; part < parts; ++part) {
     for (const auto& rank : ranks) backward ? rank->backward(part) : rank->forward(part);
-    if (part + 1 < parts) pass(ranks, backward, part);
+    if (part + 1 < parts) pass_joint(ranks, backward, part);
   }
 }
 
-Ranks make_ranks(const Family& family, int count, DType dtype, bool documents) {
-  const Memory x = random_values(dtype, kSequences * kTokens, kHidden, 1),
-               dy = random_values(dtype, kSequences * kTokens, kHidden, 2);
+Ranks make_ranks(const SharedFamily& family, int count, DType dtype, bool documents) {
+  const Memory x = shared_values(dtype, kSharedSequences * kSharedTokens, kSharedHidden, 1),
+               dy = shared_values(dtype, kSharedSequences * kSharedTokens, kSharedHidden, 2);
   Ranks ranks;
   for (int r = 0; r < count; ++r)
     ranks.push_back(std::make_unique<RankOfBlock>(family.block, count, r, x.view(), dy.view(), documents));
@@ -204,9 +205,9 @@ Ranks make_ranks(const Family& family, int count, DType dtype, bool documents) {
 // Rows of all ranks, in the order of the sequences.
 template <class Values>
 std::vector<float> together(const Ranks& ranks, const Values& values) {
-  const size_t slice = size_t(kTokens) / ranks.size() * size_t(kHidden);
+  const size_t slice = size_t(kSharedTokens) / ranks.size() * size_t(kSharedHidden);
   std::vector<float> all;
-  for (size_t b = 0; b < size_t(kSequences); ++b) {
+  for (size_t b = 0; b < size_t(kSharedSequences); ++b) {
     for (const auto& rank : ranks) {
       const std::vector<float> mine = values(*rank);
       all.insert(all.end(), mine.begin() + int64_t(b * slice), mine.begin() + int64_t((b + 1) * slice));
@@ -215,10 +216,10 @@ std::vector<float> together(const Ranks& ranks, const Values& values) {
   return all;
 }
 
-class SharedSequences : public ::testing::TestWithParam<Family> {};
+class SharedSequences : public ::testing::TestWithParam<SharedFamily> {};
 
 TEST_P(SharedSequences, ABlockOverSeveralRanksIsThatOverOne) {
-  const Family& family = GetParam();
+  const SharedFamily& family = GetParam();
   const bool copies = family.block.kv_heads < family.ranks;  // gradients of their keys are rounded once more
   for (DType dtype : {DType::f32, DType::bf16}) {
     for (bool documents : {false, true}) {
@@ -227,8 +228,8 @@ TEST_P(SharedSequences, ABlockOverSeveralRanksIsThatOverOne) {
                     ranks = make_ranks(family, family.ranks, dtype, documents);
         for (const Ranks* some : {&whole, &ranks}) {
           for (const auto& rank : *some) rank->keep(keep);
-          run(*some, false);
-          run(*some, true);
+          run_ranks(*some, false);
+          run_ranks(*some, true);
         }
         const auto y = [](const RankOfBlock& rank) { return rank.y(); };
         const auto dx = [](const RankOfBlock& rank) { return rank.dx(); };
@@ -255,12 +256,12 @@ TEST_P(SharedSequences, ABlockOverSeveralRanksIsThatOverOne) {
 TEST_P(SharedSequences, EvaluationKeepsNothingAndGivesTheSame) {
   const Ranks whole = make_ranks(GetParam(), 1, DType::f32, true),
               ranks = make_ranks(GetParam(), GetParam().ranks, DType::f32, true);
-  run(whole, false);
-  run(ranks, false);
+  run_ranks(whole, false);
+  run_ranks(ranks, false);
   EXPECT_EQ(together(ranks, [](const RankOfBlock& rank) { return rank.y(); }), whole[0]->y());
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, SharedSequences, ::testing::ValuesIn(families()),
+INSTANTIATE_TEST_SUITE_P(Families, SharedSequences, ::testing::ValuesIn(shared_families()),
                          [](const auto& family) { return family.param.name; });
 
 TEST(SharedHeads, HeadsThatDoNotDivideAreRefusedByName) {
