@@ -38,6 +38,7 @@ class OffloadFaults : public testing::TestWithParam<int> {
  protected:
   void SetUp() override {
     set_log_level(LogLevel::error);
+    spec_.world = ranks();
     zero::apply_stage(spec_.policy, 3);
     spec_.policy.compute = DType::bf16;
     Homes{Tier::disk, Tier::disk, false}.set(spec_, {});

@@ -394,7 +394,10 @@ TEST(Engine, UnusedParametersStayAndCostNothing) {
 TEST(Engine, RefusesNativeReductionsWhereTheyCannotBe) {
   RunSpec spec;
   spec.policy.reduction = comm::Reduction::native;
-  const auto compile = [&](int world) { compile_step(test::model_of(spec), test::options_of(spec), world); };
+  const auto compile = [&](int ranks) {
+    spec.world = ranks;
+    compile_step(test::model_of(spec), test::options_of(spec));
+  };
   compile(4);
   spec.policy.reproducible = true;
   test::expect_error(ErrorKind::usage,

@@ -44,6 +44,9 @@ void on_signal(int signal) {
   raise(signal);  // delivered when this handler returns
 }
 
+// Not SIG_IGN: the next Interrupt is to handle it again.
+void on_late_request(int) {}
+
 // Prints from another thread, because the log may be on the disk that saving hangs on.
 [[noreturn]] void give_up_saving() {
   constexpr auto kMoment = std::chrono::seconds(1);
@@ -97,7 +100,7 @@ Interrupt::~Interrupt() {
   for (size_t i = 0; i < kSignals.size(); ++i) {
     struct sigaction& action = before_[i];
     const bool only_requests = kSignals[i] == SIGUSR1 || kSignals[i] == SIGUSR2;
-    if (only_requests && action.sa_handler == SIG_DFL) action.sa_handler = SIG_IGN;
+    if (only_requests && action.sa_handler == SIG_DFL) action.sa_handler = on_late_request;
     sigaction(kSignals[i], &action, nullptr);
   }
   if (!has_clock) return;

@@ -4,7 +4,7 @@
 // milliseconds, and a terminal signals the whole process group. A later one ends the process at once, except
 // while the clock of --save-deadline runs: saving always gets that time. SIGUSR1, which schedulers send long
 // before the end, starts no clock and never ends the process. SIGUSR2 requests a checkpoint. Signals that
-// were ignored stay ignored. After the run, SIGUSR1 and SIGUSR2 are ignored: a late request must not kill a
+// were ignored stay ignored. After the run, SIGUSR1 and SIGUSR2 do nothing: a late request must not kill a
 // process that has saved everything.
 //
 // At most one per process; ranks that are threads share it. The static functions may be called from any
