@@ -1,5 +1,5 @@
 // Runs say of every character what a list with one entry per byte says.
-#include "zeno/data/tokenizer/origins.h"
+#include "zeno/data/tokenizer/normalize/origins.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "zeno/base/utf8.h"
-#include "zeno/data/tokenizer/aligned_text.h"
+#include "zeno/data/tokenizer/normalize/aligned_text.h"
 
 namespace zeno::data::tokenizer {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "zeno/data/tokenizer/byte_trie.h"
-#include "zeno/data/tokenizer/normalizer.h"
+#include "zeno/data/tokenizer/normalize/normalizer.h"
 
 namespace zeno::data::tokenizer {
 

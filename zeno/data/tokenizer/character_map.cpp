@@ -6,7 +6,7 @@
 #include "zeno/base/error.h"
 #include "zeno/base/utf8.h"
 #include "zeno/data/tokenizer/json_node.h"
-#include "zeno/data/tokenizer/normalizer.h"
+#include "zeno/data/tokenizer/normalize/normalizer.h"
 #include "zeno/data/tokenizer/regex.h"
 
 namespace zeno::data::tokenizer {

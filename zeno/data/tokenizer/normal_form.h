@@ -2,7 +2,7 @@
 // belongs to the first of its parts, a decomposed one to the character it came from.
 #pragma once
 
-#include "zeno/data/tokenizer/aligned_text.h"
+#include "zeno/data/tokenizer/normalize/aligned_text.h"
 
 namespace zeno::data::tokenizer {
 

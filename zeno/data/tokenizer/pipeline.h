@@ -17,7 +17,7 @@
 #include "zeno/data/tokenizer/added_tokens.h"
 #include "zeno/data/tokenizer/decoder.h"
 #include "zeno/data/tokenizer/model.h"
-#include "zeno/data/tokenizer/normalizer.h"
+#include "zeno/data/tokenizer/normalize/normalizer.h"
 #include "zeno/data/tokenizer/post_processor.h"
 #include "zeno/data/tokenizer/pre_tokenizer.h"
 #include "zeno/data/tokenizer/word_cache.h"

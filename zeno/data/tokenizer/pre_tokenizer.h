@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "zeno/data/tokenizer/aligned_text.h"
+#include "zeno/data/tokenizer/normalize/aligned_text.h"
 
 namespace zeno::data::tokenizer {
 

@@ -1,4 +1,4 @@
-#include "zeno/data/tokenizer/normalizer.h"
+#include "zeno/data/tokenizer/normalize/normalizer.h"
 
 #include <fmt/format.h>
 

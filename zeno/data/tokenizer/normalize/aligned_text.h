@@ -8,7 +8,7 @@
 
 #include "zeno/base/utf8.h"
 #include "zeno/data/text_span.h"
-#include "zeno/data/tokenizer/origins.h"
+#include "zeno/data/tokenizer/normalize/origins.h"
 
 namespace zeno::data::tokenizer {
 

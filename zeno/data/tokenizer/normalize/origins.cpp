@@ -1,4 +1,4 @@
-#include "zeno/data/tokenizer/origins.h"
+#include "zeno/data/tokenizer/normalize/origins.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "zeno/data/tokenizer/aligned_text.h"
+#include "zeno/data/tokenizer/normalize/aligned_text.h"
 
 #include <algorithm>
 #include <utility>

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string_view>
 
-#include "zeno/data/tokenizer/aligned_text.h"
+#include "zeno/data/tokenizer/normalize/aligned_text.h"
 
 namespace zeno::data::tokenizer {
 
