@@ -57,8 +57,8 @@ Mesh Mesh::in_groups(int ranks) const {
 Mesh mesh_of(const MeshRequest& request) {
   const int taken = request.pipe * request.context, ranks = request.ranks / taken;
   require(request.ranks % taken == 0, ErrorKind::usage,
-          "[mesh] --pipe {} --context {}: got {} ranks, expected a multiple of {}", request.pipe,
-          request.context, request.ranks, taken);
+          "[mesh] --pipe {} --context {}: got {} ranks, expected a multiple of {}; change --ranks",
+          request.pipe, request.context, request.ranks, taken);
   // Consecutive ranks of a pipeline stage on one host.
   const int near = std::min(request.ranks_per_host, request.ranks / request.pipe) / request.context;
   const bool in_two_levels = near > 1 && ranks % near == 0 && std::has_single_bit(unsigned(near));
