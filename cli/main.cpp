@@ -14,6 +14,7 @@
 #include "zeno/base/disk_watch.h"
 #include "zeno/base/error.h"
 #include "zeno/base/leave.h"
+#include "zeno/base/leave_files.h"
 #include "zeno/base/log.h"
 #include "zeno/base/utf8.h"
 #include "zeno/comm/failure.h"
@@ -107,6 +108,7 @@ int main(int argc, char** argv) {
   try {
     require_utf8(argc, argv);
     app.parse(argc, argv);
+    zeno::leave_files_behind();  // the lock of --out may be on a disk that has stopped answering since
     return 0;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
