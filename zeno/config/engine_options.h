@@ -15,10 +15,10 @@ inline constexpr int kPeerSnapshots = 2;
 // --seq-len, or the model's context up to a length that is practical on any machine.
 int64_t sequence_length(const RunConfig& run, int64_t max_positions);
 
-// The mesh that the config asks for, of so many ranks; and that of a run.
+// The mesh that the config asks for with this number of ranks; and that of a run.
 comm::MeshRequest mesh_request(const TrainConfig& config, int ranks, int ranks_per_host);
 comm::Mesh mesh_of(const TrainConfig& config, const comm::World& world);
-// Of so many ranks, those that see different sequences, whatever the groups are.
+// How many of the ranks see different sequences, whatever the groups are.
 int batch_ranks(const TrainConfig& config, int ranks);
 
 zero::EngineOptions engine_options(const TrainConfig& config, const comm::Mesh& mesh, int64_t seq_len,
