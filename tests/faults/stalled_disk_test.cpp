@@ -94,7 +94,7 @@ TEST_F(StalledDisk, EndsRunsByName) {
 
 // Only the lock of --out is left to be released.
 TEST_F(StalledDisk, AFinishedRunDoesNotWaitForItsLock) {
-  Job job(train(" --steps 5 --ranks 2 --disk-deadline 60 --out " + on_disk("out")), path("said"));
+  Job job(mpirun(2) + train(" --steps 5 --disk-deadline 60 --out " + on_disk("out")), path("said"));
   while (!has(said(), "weights_hash") && !job.ended()) std::this_thread::sleep_for(1ms);
   disk_->stop();
   EXPECT_EQ(job.wait(20s), 0) << said();
